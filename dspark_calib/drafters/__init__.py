@@ -1,0 +1,1 @@
+"""Draft models behind one small interface, and the reading of their checkpoints."""
