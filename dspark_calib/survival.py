@@ -41,7 +41,7 @@ def sigmoid(x: npt.ArrayLike) -> Floats:
 def log_sigmoid(x: npt.ArrayLike) -> Floats:
     """Return log σ(x) = min(x, 0) - log(1 + e^-|x|) in float64; never saturates."""
     z = np.asarray(x, dtype=np.float64)
-    return np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))
+    return np.asarray(np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z))), dtype=np.float64)
 
 
 def confidence(logits: npt.ArrayLike, temperatures: npt.ArrayLike | None = None) -> Floats:

@@ -1,0 +1,1 @@
+"""Foreign records to traces, one format a file."""
