@@ -63,7 +63,8 @@ def prefix_survival(logits: npt.ArrayLike, temperatures: npt.ArrayLike | None = 
     >>> prefix_survival([[2.0, 1.0, 0.0]]).round(6).tolist()
     [[0.880797, 0.643914, 0.321957]]
     """
-    return np.cumprod(confidence(logits, temperatures), axis=-1)
+    survival: Floats = np.cumprod(confidence(logits, temperatures), axis=-1)
+    return survival
 
 
 def log_survival(logits: npt.ArrayLike, temperatures: npt.ArrayLike | None = None) -> Floats:
