@@ -63,8 +63,7 @@ def prefix_survival(logits: npt.ArrayLike, temperatures: npt.ArrayLike | None = 
     >>> prefix_survival([[2.0, 1.0, 0.0]]).round(6).tolist()
     [[0.880797, 0.643914, 0.321957]]
     """
-    survival: Floats = np.cumprod(confidence(logits, temperatures), axis=-1)
-    return survival
+    return np.cumprod(confidence(logits, temperatures), axis=-1, dtype=np.float64)
 
 
 def log_survival(logits: npt.ArrayLike, temperatures: npt.ArrayLike | None = None) -> Floats:
