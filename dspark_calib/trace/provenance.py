@@ -36,6 +36,8 @@ class Provenance:
         prompt_files: sha256 of each prompt file by dataset name.
         versions: Version of each library by name.
         calibration_applied: Temperatures the logits already carried when logged; must be None to be fitted.
+        confidence_decimals: Decimals to which probabilities were rounded before they became logits, None where
+            the logits are exact; `trace.readers.rounding` gives the interval of each.
         rounds: Rows of the trace.
         prompts: Distinct prompts, 0 where there are no ids.
         refused: Rows an import refused, counted by reason.
@@ -55,6 +57,7 @@ class Provenance:
     prompt_files: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     calibration_applied: tuple[float, ...] | None = None
+    confidence_decimals: int | None = None
     rounds: int = 0
     prompts: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
