@@ -40,8 +40,8 @@ def read_deepinfer_variables(variables: Mapping[str, str], gamma: int) -> tuple[
     Raises:
         ExportError: If DeepInfer would refuse the value, use another γ, or let NaN through.
     """
-    slots = variables.get(GAMMA_VARIABLE, "5").strip()
-    if slots != str(gamma):
+    slots = variables.get(GAMMA_VARIABLE, "5")
+    if not slots.strip().isdecimal() or int(slots) != gamma:
         raise ExportError(f"{GAMMA_VARIABLE} = {slots}: the drafter drafts γ = {gamma}")
     value = variables.get(TEMPERATURE_VARIABLE, "1.0")
     if "," not in value:
