@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +21,9 @@ from dspark_calib.trace.clusters import PromptClusters
 from dspark_calib.trace.columns import rounds_from_arrow, rounds_to_arrow
 from dspark_calib.trace.provenance import Provenance
 from dspark_calib.trace.rounds import OPTIONAL_BLOCK_COLUMNS, Rounds, check_rounds, concat_rounds
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BATCH_ROWS = 131_072
 _PROVENANCE_FILE = "trace.json"
@@ -93,6 +97,10 @@ class Trace:
         if not parts:
             raise InsufficientData(f"{self.name} holds no rounds; collect more prompts")
         return concat_rounds(parts)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return all rows as a data frame for notebooks; block columns hold one array a row."""
+        return rounds_to_arrow(self.read()).to_pandas()
 
 
 def open_trace(path: str | os.PathLike[str]) -> Trace:

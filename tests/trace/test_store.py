@@ -108,6 +108,15 @@ def test_the_writer_keeps_finished_parts(tmp_path: Path) -> None:
     assert_same(trace.read(), concat_rounds([some_rounds(seed=0), some_rounds(seed=1)]))
 
 
+def test_a_data_frame_has_the_same_rows(tmp_path: Path) -> None:
+    """`to_pandas` gives a column for each trace column and a row for each round."""
+    rounds = some_rounds()
+    frame = Trace.of(rounds, synthetic_provenance(3)).to_pandas()
+    assert frame["accepted"].tolist() == rounds.accepted.tolist()
+    assert frame["prompt_id"].tolist() == rounds.prompt_id.decode()
+    assert np.stack(frame["confidence_logits"].tolist()).shape == (35, 3)
+
+
 def test_equal_rows_have_equal_hashes(tmp_path: Path) -> None:
     """The content hash follows the rows, not the folder."""
     a = write_trace(tmp_path / "a", synthetic_provenance(3), [some_rounds()])
