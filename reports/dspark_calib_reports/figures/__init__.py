@@ -1,0 +1,1 @@
+"""Figures: `draw_*` turns a record into a plot, `tabulate_*` the same record into its table."""

@@ -1,0 +1,60 @@
+"""ECE against the temperature of one position, with the chosen temperature and its interval."""
+
+import plotly.graph_objects as go
+
+from dspark_calib.summary.record import TemperatureCurve, TemperatureTuple
+from dspark_calib_reports.figures.theme import CALIBRATED, GREY, RAW, blank_figure
+from dspark_calib_reports.numerals import decimal
+from dspark_calib_reports.section import Table
+
+
+def draw_temperature_curve(curve: TemperatureCurve) -> go.Figure:
+    """Draw one position's objective; a flat valley is a temperature that the data do not pin down."""
+    figure = blank_figure(x="temperature", y="ECE in sample", height=260)
+    figure.add_scatter(
+        x=list(curve.temperatures),
+        y=list(curve.ece),
+        mode="lines",
+        name="ECE",
+        line={"color": CALIBRATED.color, "width": 2},
+    )
+    if curve.interval is not None:
+        figure.add_vrect(
+            x0=curve.interval[0], x1=curve.interval[1], fillcolor=CALIBRATED.color, opacity=0.15, line_width=0
+        )
+    figure.add_vline(x=1.0, line={"color": GREY, "dash": "dot", "width": 1.5})
+    figure.add_vline(x=curve.chosen, line={"color": RAW.color, "width": 2})
+    figure.update_layout(
+        showlegend=False,
+        margin={"t": 12},
+        xaxis={
+            "type": "log",
+            "tickvals": [0.125, 0.25, 0.5, 1, 2, 4, 8],
+            "ticktext": ["⅛", "¼", "½", "1", "2", "4", "8"],
+        },
+        yaxis={"rangemode": "tozero"},
+    )
+    return figure
+
+
+def tabulate_temperatures(temperatures: TemperatureTuple) -> Table:
+    """List each temperature with its interval and what the fit said about it."""
+    rows = tuple(
+        (str(k + 1), decimal(t, 3), _interval(temperatures.intervals[k]), ", ".join(temperatures.flags[k]) or "–")
+        for k, t in enumerate(temperatures.values)
+    )
+    return Table(header=("position", "T", "95 % interval", "flags"), rows=rows)
+
+
+def tabulate_curves(curves: tuple[TemperatureCurve, ...]) -> Table:
+    """List the curves side by side, one row a temperature; curves share their grid or are listed alone."""
+    rows = [
+        (str(curve.position), decimal(t, 3), decimal(value, 4))
+        for curve in curves
+        for t, value in zip(curve.temperatures, curve.ece, strict=True)
+    ]
+    return Table(header=("position", "T", "ECE in sample"), rows=tuple(rows))
+
+
+def _interval(interval: tuple[float, float] | None) -> str:
+    return "–" if interval is None else f"[{decimal(interval[0], 3)}, {decimal(interval[1], 3)}]"

@@ -1,0 +1,55 @@
+"use strict";
+// Draws the figures in the page's theme and lets the copy buttons copy. No network, no storage.
+(() => {
+  const page = JSON.parse(document.getElementById("figures").textContent);
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const config = { displayModeBar: false, responsive: true, showTips: false };
+  let printing = false;
+
+  const template = () => ({ layout: page.themes[dark.matches && !printing ? "dark" : "light"] });
+  const plotOf = (figure) => document.getElementById(`plot-${figure.key}`);
+
+  function draw(figure) {
+    return Plotly.newPlot(plotOf(figure), figure.data, { ...figure.layout, template: template() }, config);
+  }
+
+  function retheme() {
+    for (const figure of page.figures) {
+      if (plotOf(figure).classList.contains("js-plotly-plot")) Plotly.relayout(plotOf(figure), { template: template() });
+    }
+  }
+
+  async function drawAll() {
+    for (const figure of page.figures) {
+      await draw(figure);
+      await new Promise((next) => setTimeout(next, 0)); // let the reader scroll between two figures
+    }
+    document.documentElement.dataset.drawn = String(page.figures.length);
+  }
+
+  async function copy(text, source) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      const selection = window.getSelection();
+      selection.selectAllChildren(source);
+      return document.execCommand("copy"); // for pages opened where the clipboard interface is withheld
+    }
+  }
+
+  for (const button of document.querySelectorAll("button[data-copy]")) {
+    button.addEventListener("click", async () => {
+      const source = document.getElementById(button.dataset.copy);
+      const done = await copy(source.textContent, source);
+      button.textContent = done ? "Copied" : "Select and copy";
+      document.getElementById("copied").textContent = done ? "Copied to the clipboard" : "Copying was refused";
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+  }
+
+  dark.addEventListener("change", retheme);
+  window.addEventListener("beforeprint", () => { printing = true; retheme(); });
+  window.addEventListener("afterprint", () => { printing = false; retheme(); });
+  drawAll();
+})();

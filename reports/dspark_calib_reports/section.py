@@ -1,0 +1,56 @@
+"""What a page is made of: sections with a sentence, figures and the table of the same numbers."""
+
+from dataclasses import dataclass, field
+
+import plotly.graph_objects as go
+
+from dspark_calib_reports.figures.theme import Method
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Text cells; the first column heads its row."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One plot: `key` is its id on the page and its file name, `title` stands above it."""
+
+    key: str
+    title: str
+    figure: go.Figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One figure family on the page.
+
+    Attributes:
+        key: Anchor on the page.
+        chapter: Heading it stands under.
+        title: What is shown.
+        sentence: What to conclude, chosen by rule; also the alternative text of the panels.
+        panels: The plots; none where there is nothing to draw.
+        tables: The numbers behind them.
+        note: How to read it, one or two sentences.
+        legend: Methods drawn, for panels that share one legend.
+    """
+
+    key: str
+    chapter: str
+    title: str
+    sentence: str
+    panels: tuple[Panel, ...]
+    tables: tuple[Table, ...]
+    note: str = ""
+    legend: tuple[Method, ...] = field(default=())
+
+
+def table_titles(section: Section) -> tuple[str, ...]:
+    """Return what stands over each table: its panel's title where they come in pairs, else the section's."""
+    if len(section.tables) == len(section.panels) > 1:
+        return tuple(panel.title for panel in section.panels)
+    return (section.title, *(f"{section.title}: curves" for _ in section.tables[1:]))
