@@ -57,6 +57,10 @@ class CurveError(DsparkCalibError):
     """A speed curve that is malformed or does not cover what was asked."""
 
 
+class PolicyError(DsparkCalibError):
+    """A verification policy that is not known, or that a trace cannot replay."""
+
+
 class ConfigError(DsparkCalibError):
     """A `dspark-calib.toml` with an unknown table, key or value."""
 
