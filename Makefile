@@ -63,7 +63,7 @@ test-slow: $(INSTALLED) | $(TARGET)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m slow
 
 test-packaging: $(INSTALLED)
-	$(BIN)/python -m pytest -m packaging tests/test_packaging.py
+	$(BIN)/python -m pytest -m slow tests/test_packaging.py
 
 # The base install's statistics, engines and reports on the lowest and on the newest versions that pyproject.toml allows.
 test-oldest test-newest: test-%: $(INSTALLED)
