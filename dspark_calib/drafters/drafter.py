@@ -28,10 +28,14 @@ class DraftStep:
         logits: Draft logits before any temperature, float, shape [S, A, V]; never NaN or infinite
             (see `IMPOSSIBLE_LOGIT`). The caller may overwrite them.
         confidence_logits: Raw confidence logits z_k, shape [S, A]; None without a confidence head.
+        drafted: Whether the block has a draft here, bool [S, A]; None where every block does. A block that
+            ended (no match to copy, a drafted stop token) stays False to its end: such a slot is not sent to
+            verification, never accepted and never observed. Its logits mean nothing but are finite.
     """
 
     logits: Tensor
     confidence_logits: Tensor | None
+    drafted: Tensor | None = None
 
 
 class DraftBlock(Protocol):
