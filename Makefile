@@ -51,7 +51,7 @@ types: $(INSTALLED)
 	$(BIN)/mypy
 
 docs-build: $(INSTALLED)
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 docs: docs-build
 	@echo "open site/index.html, or: $(BIN)/mkdocs serve"
