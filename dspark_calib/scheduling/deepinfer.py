@@ -126,6 +126,16 @@ class DeepInferVarlen:
         """`deepinfer`."""
         return "deepinfer"
 
+    @property
+    def anticipates(self) -> bool:
+        """False: the total is fixed by earlier rounds, and within it a draft outranks its continuation."""
+        return False
+
+    @property
+    def uses_confidence(self) -> bool:
+        """True."""
+        return True
+
     def verified_lengths(self, step: Step) -> Integers:
         """Return the lengths the device allocates, int64 [R].
 

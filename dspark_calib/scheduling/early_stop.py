@@ -39,6 +39,16 @@ class EarlyStop:
         """`algorithm1`."""
         return "algorithm1"
 
+    @property
+    def anticipates(self) -> bool:
+        """False: a draft is admitted or not before anything less likely is looked at."""
+        return False
+
+    @property
+    def uses_confidence(self) -> bool:
+        """True."""
+        return True
+
     def verified_lengths(self, step: Step) -> Integers:
         """Return the lengths of Algorithm 1, int64 [R]."""
         return early_stop_lengths(step.survival, step.speeds)

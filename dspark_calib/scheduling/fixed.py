@@ -22,6 +22,16 @@ class FixedLength:
         """`fixed` or `fixed:LENGTH`."""
         return "fixed" if self.length is None else f"fixed:{self.length}"
 
+    @property
+    def anticipates(self) -> bool:
+        """False: nothing about the drafts is looked at."""
+        return False
+
+    @property
+    def uses_confidence(self) -> bool:
+        """False."""
+        return False
+
     def verified_lengths(self, step: Step) -> Integers:
         """Return the same length for every request, int64 [R]."""
         length = step.gamma if self.length is None else min(self.length, step.gamma)

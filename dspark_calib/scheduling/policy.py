@@ -49,9 +49,63 @@ class Policy(Protocol):
         """As the command line writes it, parameters included."""
         ...
 
+    @property
+    def anticipates(self) -> bool:
+        """Whether a draft's admission can depend on confidences that have seen the draft itself.
+
+        Such a policy biases sampled text (DSpark, Appendix A); `non_anticipation` shows it on a trace.
+        """
+        ...
+
+    @property
+    def uses_confidence(self) -> bool:
+        """Whether the lengths depend on confidences at all."""
+        ...
+
     def verified_lengths(self, step: Step) -> Integers:
         """Return ℓ_r, the verified drafts of each request: 0..γ, int64 [R]. A query is 1 + ℓ_r tokens long."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CappedPolicy:
+    """Another policy on blocks of fewer drafts: what a smaller γ would verify of the same blocks.
+
+    A drafter run with fewer slots gives other drafts and confidences, because its block is not causal; this shows
+    only what the last positions are worth.
+
+    Attributes:
+        inner: The policy.
+        gamma: Drafts it sees, at least 1.
+    """
+
+    inner: Policy
+    gamma: int
+
+    @property
+    def name(self) -> str:
+        """The inner name with the cap."""
+        return f"{self.inner.name} of the first {self.gamma}"
+
+    @property
+    def anticipates(self) -> bool:
+        """As the inner policy."""
+        return self.inner.anticipates
+
+    @property
+    def uses_confidence(self) -> bool:
+        """As the inner policy."""
+        return self.inner.uses_confidence
+
+    def verified_lengths(self, step: Step) -> Integers:
+        """Return the inner policy's lengths on the first γ drafts, int64 [R]."""
+        first = Step(
+            confidence=step.confidence[:, : self.gamma],
+            survival=step.survival[:, : self.gamma],
+            lagged_survival=step.lagged_survival[:, : self.gamma],
+            speeds=step.speeds,
+        )
+        return self.inner.verified_lengths(first)
 
 
 def count_chosen(requests: Integers, num_requests: int) -> Integers:

@@ -66,6 +66,13 @@ class RatioChange:
         """Whether the whole interval lies below 0."""
         return self.interval is not None and self.interval.high < 0
 
+    def negated(self) -> "RatioChange":
+        """Return the difference with the other sign: a loss instead of a gain."""
+        ends = self.interval
+        return RatioChange(
+            value=-self.value, interval=None if ends is None else Interval(low=-ends.high, high=-ends.low)
+        )
+
     def to_dict(self) -> dict[str, object]:
         """Return the JSON object."""
         ends = None if self.interval is None else [self.interval.low, self.interval.high]

@@ -1,5 +1,6 @@
 """What a replay amounts to: accepted tokens, budget, throughput and per-user speed, with intervals by prompt."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.scheduling.confidence_source import Confidences
-from dspark_calib.scheduling.policy import Floats
-from dspark_calib.scheduling.prompt_ratio import Interval, ratio_interval
+from dspark_calib.scheduling.curve import SpsCurve
+from dspark_calib.scheduling.policy import Floats, Policy
+from dspark_calib.scheduling.prompt_ratio import Interval, RatioChange, compare_ratios, ratio_interval
 from dspark_calib.scheduling.responses import Responses
-from dspark_calib.scheduling.visits import Visits
+from dspark_calib.scheduling.visits import Visits, visit_rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,3 +203,62 @@ def _predicted(confidences: Confidences, row: npt.NDArray[np.int64], known: npt.
     total = np.zeros((len(confidences.survival), confidences.survival.shape[1] + 1))
     np.cumsum(confidences.survival, axis=1, out=total[:, 1:])
     return np.asarray(total[row, known], dtype=np.float64)
+
+
+def find_replay(replays: Sequence[ReplayResult], policy: str, confidence: str, concurrency: int) -> ReplayResult | None:
+    """Return the replay of one cell, None if it is not among them."""
+    wanted = (policy, confidence, concurrency)
+    return next((r for r in replays if (r.policy, r.confidence, r.concurrency) == wanted), None)
+
+
+def throughput_change(first: ReplayResult, second: ReplayResult) -> RatioChange:
+    """Return (first - second)/second of the throughput, paired by prompt; both at the same concurrency."""
+    return compare_ratios(
+        (first.sums.tokens, first.sums.seconds),
+        (second.sums.tokens, second.sums.seconds),
+    )
+
+
+def replay_policy(
+    responses: Responses,
+    confidences: Confidences,
+    policy: Policy,
+    curve: SpsCurve,
+    *,
+    concurrency: int,
+    requests: int | None = None,
+    seed: int = 0,
+) -> ReplayResult:
+    """Run the closed loop once and count it.
+
+    Args:
+        responses: What can be drawn.
+        confidences: What the policy believes.
+        policy: Decides the verified drafts.
+        curve: Speeds of the target.
+        concurrency: R.
+        requests: Requests to finish; None finishes every response once, and at least 2·R.
+        seed: Of the order of later passes.
+
+    Raises:
+        CurveError: If R is beyond the curve.
+    """
+    curve.check_concurrency(concurrency)
+    largest = concurrency * (1 + responses.gamma)
+    visits = visit_rounds(
+        responses,
+        confidences,
+        policy,
+        speeds=curve.speeds_by_tokens(largest),
+        concurrency=concurrency,
+        requests=max(responses.count, 2 * concurrency) if requests is None else requests,
+        seed=seed,
+    )
+    return compute_replay(
+        responses,
+        confidences,
+        visits,
+        policy=policy.name,
+        seconds=curve.seconds_by_tokens(largest),
+        max_tokens=curve.max_tokens,
+    )

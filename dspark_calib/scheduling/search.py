@@ -38,6 +38,16 @@ class UnconstrainedSearch:
         """`search`."""
         return "search"
 
+    @property
+    def anticipates(self) -> bool:
+        """True: a later peak of the curve is reached or not depending on what follows a draft."""
+        return True
+
+    @property
+    def uses_confidence(self) -> bool:
+        """True."""
+        return True
+
     def verified_lengths(self, step: Step) -> Integers:
         """Return the lengths of highest predicted throughput, int64 [R]."""
         return search_lengths(step.survival, step.speeds)

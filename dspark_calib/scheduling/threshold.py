@@ -39,6 +39,16 @@ class ConfidenceThreshold:
         """`threshold:C`."""
         return f"threshold:{self.threshold:g}"
 
+    @property
+    def anticipates(self) -> bool:
+        """False: whether draft k is admitted depends on c_1..c_k, and c_k has not seen draft k."""
+        return False
+
+    @property
+    def uses_confidence(self) -> bool:
+        """True."""
+        return True
+
     def verified_lengths(self, step: Step) -> Integers:
         """Return the drafts before the first c_k below the threshold, int64 [R]."""
         return threshold_lengths(step.confidence, self.threshold)
@@ -54,6 +64,16 @@ class SurvivalThreshold:
     def name(self) -> str:
         """`survival:A`."""
         return f"survival:{self.threshold:g}"
+
+    @property
+    def anticipates(self) -> bool:
+        """False: whether draft k is admitted depends on c_1..c_k, and c_k has not seen draft k."""
+        return False
+
+    @property
+    def uses_confidence(self) -> bool:
+        """True."""
+        return True
 
     def verified_lengths(self, step: Step) -> Integers:
         """Return the drafts whose a_k reaches the threshold, int64 [R]."""
