@@ -1,0 +1,66 @@
+"""Attention of draft blocks: each slot sees the context before its anchor and its own block.
+
+Two score pieces share one softmax, so the context's keys and values are never repeated per anchor: the
+context piece is q [A·γ] against K [T] of the same sequence, masked to i < t, the own piece is γ × γ.
+"""
+
+import torch
+from torch import Tensor
+
+from dspark_calib.drafters.drafter import IMPOSSIBLE_LOGIT
+
+MAX_SCORES = 1 << 25
+"""Attention scores held at once by one layer; blocks are drafted in parts of their anchors to stay below."""
+
+
+def context_bias(anchors: Tensor, length: int, dtype: torch.dtype) -> Tensor:
+    """Return the additive mask of the context piece: 0 where i < t, else (almost) minus infinity.
+
+    Args:
+        anchors: t, int64 [S, A].
+        length: Context positions, T.
+        dtype: Of the scores.
+
+    Returns:
+        Shape [S, 1, A, 1, T], to add to scores [S, KV heads, A, γ·group, T].
+    """
+    hidden = torch.arange(length, device=anchors.device) >= anchors[..., None]
+    bias = torch.zeros(hidden.shape, dtype=dtype, device=anchors.device).masked_fill_(hidden, IMPOSSIBLE_LOGIT)
+    return bias[:, None, :, None, :]
+
+
+def block_attention(
+    queries: Tensor, own: tuple[Tensor, Tensor], context: tuple[Tensor, Tensor], bias: Tensor, scale: float
+) -> Tensor:
+    """Attend from every slot of every block to its context and to its own block, without causality inside it.
+
+    Args:
+        queries: [S, A, γ, heads, d], rotated.
+        own: Keys and values of the blocks, each [S, A, γ, KV heads, d].
+        context: Keys and values of the sequences, each [S, KV heads, T, d].
+        bias: See `context_bias`.
+        scale: Factor on the scores.
+
+    Returns:
+        [S, A, γ, heads · d].
+    """
+    sequences, anchors, gamma, heads, d = queries.shape
+    keys, values = context
+    kv_heads, length = keys.shape[1], keys.shape[2]
+    group = heads // kv_heads
+    # [S, KV heads, A, γ·group, d]: one matrix of rows per sequence and KV head
+    q = queries.view(sequences, anchors, gamma, kv_heads, group, d).permute(0, 3, 1, 2, 4, 5)
+    q = (q * scale).reshape(sequences, kv_heads, anchors, gamma * group, d)
+    own_keys, own_values = (x.permute(0, 3, 1, 2, 4) for x in own)
+    far = (q.flatten(2, 3) @ keys.transpose(-1, -2)).view(sequences, kv_heads, anchors, gamma * group, length)
+    near = q @ own_keys.transpose(-1, -2)
+    weights = torch.cat((far + bias, near), dim=-1).softmax(dim=-1, dtype=torch.float32).to(q.dtype)
+    far_part = weights[..., :length].flatten(2, 3) @ values
+    out = far_part.view_as(q) + weights[..., length:] @ own_values
+    out = out.view(sequences, kv_heads, anchors, gamma, group, d).permute(0, 2, 3, 1, 4, 5)
+    return out.reshape(sequences, anchors, gamma, heads * d)
+
+
+def anchors_per_part(sequences: int, slots: int, heads: int, length: int) -> int:
+    """Return how many anchors a sequence may be drafted at once within `MAX_SCORES` (at least 1)."""
+    return max(1, MAX_SCORES // max(1, sequences * slots * heads * (length + slots)))
