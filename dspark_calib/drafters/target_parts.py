@@ -30,7 +30,7 @@ class TargetParts:
     num_layers: int
     embed_tokens: Tensor
     lm_head: Tensor
-    stop_tokens: frozenset[int] = frozenset()
+    stop_tokens: tuple[int, ...] = ()
 
     @property
     def device(self) -> torch.device:
@@ -64,13 +64,13 @@ def target_parts(model: Any, name: str) -> TargetParts:
     )
 
 
-def _stop_tokens(model: Any) -> frozenset[int]:
+def _stop_tokens(model: Any) -> tuple[int, ...]:
     """Return the generation config's eos_token_id, which may be absent, a number or a list."""
     generation = getattr(model, "generation_config", None)
     eos = getattr(generation, "eos_token_id", None)
     if eos is None:
-        return frozenset()
-    return frozenset(eos if isinstance(eos, list) else [eos])
+        return ()
+    return tuple(eos) if isinstance(eos, list) else (eos,)
 
 
 def check_layer_ids(ids: Sequence[int], target: TargetParts, where: str) -> None:
