@@ -9,8 +9,6 @@ import pytest
 from dspark_calib.trace import Rounds, Trace
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds
 
-EveryAnchor = Callable[..., Trace]
-
 
 def with_every_anchor(rounds: Rounds, anchors: int) -> Rounds:
     """Make each prompt's rounds the anchors of a response cut at the token limit: `anchors` + 1 tokens long."""
@@ -23,21 +21,29 @@ def with_every_anchor(rounds: Rounds, anchors: int) -> Rounds:
     )
 
 
-@pytest.fixture
-def every_anchor() -> EveryAnchor:
+def make_every_anchor(
+    *,
+    prompts: int = 40,
+    anchors: int = 60,
+    temperatures: list[float],
+    seed: int = 0,
+    mean: float = 1.7,
+    prompt_effect_sd: float = 0.0,
+) -> Trace:
     """Make a synthetic trace of every anchor with known true temperatures."""
+    rounds = synthetic_rounds(
+        np.random.default_rng(seed),
+        prompts=prompts,
+        rounds_per_prompt=anchors,
+        temperatures=temperatures,
+        logit_mean=mean,
+        prompt_effect_sd=prompt_effect_sd,
+    )
+    provenance = replace(synthetic_provenance(len(temperatures)), anchor_policy="all")
+    return Trace.of(with_every_anchor(rounds, anchors), provenance)
 
-    def make(*, prompts: int = 40, anchors: int = 60, temperatures: list[float], seed: int = 0, mean: float = 1.7,
-             prompt_effect_sd: float = 0.0) -> Trace:  # fmt: skip
-        rounds = synthetic_rounds(
-            np.random.default_rng(seed),
-            prompts=prompts,
-            rounds_per_prompt=anchors,
-            temperatures=temperatures,
-            logit_mean=mean,
-            prompt_effect_sd=prompt_effect_sd,
-        )
-        provenance = replace(synthetic_provenance(len(temperatures)), anchor_policy="all")
-        return Trace.of(with_every_anchor(rounds, anchors), provenance)
 
-    return make
+@pytest.fixture(scope="session")
+def every_anchor() -> Callable[..., Trace]:
+    """Make a synthetic trace of every anchor."""
+    return make_every_anchor
