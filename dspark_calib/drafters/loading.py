@@ -5,12 +5,18 @@ from collections.abc import Callable
 from dspark_calib.drafters.checkpoint import DrafterCheckpoint, read_checkpoint
 from dspark_calib.drafters.drafter import Drafter
 from dspark_calib.drafters.dspark import build_qwen3_dspark
+from dspark_calib.drafters.eagle3_weights import build_gemma4_eagle3, build_qwen3_eagle3
+from dspark_calib.drafters.gemma4_weights import build_gemma4_dspark
 from dspark_calib.drafters.target_parts import TargetParts
 from dspark_calib.errors import UnsupportedModel
 from dspark_calib.trace.provenance import Checkpoint
 
 BUILDERS: dict[str, Callable[[DrafterCheckpoint, TargetParts], Drafter]] = {
     "Qwen3DSparkModel": build_qwen3_dspark,
+    "Gemma4DSparkModel": build_gemma4_dspark,
+    "Qwen3Eagle3Model": build_qwen3_eagle3,
+    "Eagle3DraftModel": build_qwen3_eagle3,
+    "Gemma4Eagle3Model": build_gemma4_eagle3,
 }
 
 

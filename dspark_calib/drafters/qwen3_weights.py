@@ -27,7 +27,7 @@ def read_qwen3_backbone(checkpoint: DrafterCheckpoint, target: TargetParts, feat
         UnsupportedModel: If an option is one that DeepSpec's model does not have.
     """
     shape = read_shape(checkpoint, target)
-    _refuse_other_options(checkpoint)
+    refuse_other_options(checkpoint)
     frequencies, rope_scale = read_rope(checkpoint, shape)
     hidden = (shape.hidden,)
     return Qwen3Backbone(
@@ -73,7 +73,7 @@ def read_shape(checkpoint: DrafterCheckpoint, target: TargetParts) -> Shape:
     )
 
 
-def _refuse_other_options(checkpoint: DrafterCheckpoint) -> None:
+def refuse_other_options(checkpoint: DrafterCheckpoint) -> None:
     activation = checkpoint.config.get("hidden_act", "silu")
     if activation != "silu":
         raise UnsupportedModel(f"{checkpoint.config_file}, hidden_act = {activation!r}: this version runs silu")
