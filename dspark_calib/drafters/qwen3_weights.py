@@ -74,6 +74,11 @@ def read_shape(checkpoint: DrafterCheckpoint, target: TargetParts) -> Shape:
 
 
 def refuse_other_options(checkpoint: DrafterCheckpoint) -> None:
+    """Refuse activations and layer kinds that DeepSpec's Qwen3 drafters do not have.
+
+    Raises:
+        UnsupportedModel: Naming the field.
+    """
     activation = checkpoint.config.get("hidden_act", "silu")
     if activation != "silu":
         raise UnsupportedModel(f"{checkpoint.config_file}, hidden_act = {activation!r}: this version runs silu")
