@@ -1,5 +1,6 @@
 """What is installed: metadata, pins, start-up time, and (slow) wheels tried in clean environments."""
 
+import ast
 import os
 import re
 import shutil
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from importlib.metadata import entry_points, version
+from importlib.metadata import entry_points, packages_distributions, version
 from itertools import chain
 from pathlib import Path
 
@@ -60,6 +61,28 @@ def test_every_declared_dependency_is_pinned_for_the_demo() -> None:
             assert name in pins, f"{name} is not in constraints.txt"
             assert requirement.specifier.contains(pins[name], prereleases=True)
     assert pins["torch"] == "2.13.0"
+
+
+def imported_packages(folder: Path) -> set[str]:
+    """Distributions whose modules the Python files under a folder import anywhere."""
+    owners, local = packages_distributions(), {file.stem for file in ROOT.rglob("*.py") if ".venv" not in file.parts}
+    modules: set[str] = set()
+    for file in folder.rglob("*.py"):
+        if not {".venv", ".cache", "build"} & set(file.parts):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                modules |= {name.partition(".")[0] for name in names}
+    foreign = modules - set(sys.stdlib_module_names) - local
+    return {canonicalize_name(owners[name][0]) for name in foreign if name in owners} - {"dspark-calib"}
+
+
+@pytest.mark.parametrize("folder", ["dspark_calib", "cli", "reports", "tests", "examples", "benchmarks", "docs"])
+def test_every_import_is_declared(folder: str) -> None:
+    """What the code imports is a declared dependency, not a guest of another package."""
+    declared = chain(PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    names = {canonicalize_name(Requirement(line).name) for line in declared}
+    assert imported_packages(ROOT / folder) <= names
 
 
 def test_help_starts_light_and_fast(tmp_path: Path) -> None:
