@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import entry_points, packages_distributions, version
 from itertools import chain
 from pathlib import Path
@@ -63,9 +65,14 @@ def test_every_declared_dependency_is_pinned_for_the_demo() -> None:
     assert pins["torch"] == "2.13.0"
 
 
+@cache
+def distributions_by_module() -> Mapping[str, list[str]]:
+    """The installed distributions behind each importable top-level name."""
+    return packages_distributions()
+
+
 def imported_packages(folder: Path) -> set[str]:
     """Distributions whose modules the Python files under a folder import anywhere."""
-    owners, local = packages_distributions(), {file.stem for file in ROOT.rglob("*.py") if ".venv" not in file.parts}
     modules: set[str] = set()
     for file in folder.rglob("*.py"):
         if not {".venv", ".cache", "build"} & set(file.parts):
@@ -73,8 +80,8 @@ def imported_packages(folder: Path) -> set[str]:
                 names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
                 modules |= {name.partition(".")[0] for name in names}
-    foreign = modules - set(sys.stdlib_module_names) - local
-    return {canonicalize_name(owners[name][0]) for name in foreign if name in owners} - {"dspark-calib"}
+    owners = distributions_by_module()
+    return {canonicalize_name(owners[name][0]) for name in modules if name in owners} - {"dspark-calib"}
 
 
 @pytest.mark.parametrize("folder", ["dspark_calib", "cli", "reports", "tests", "examples", "benchmarks", "docs"])
