@@ -242,7 +242,7 @@ def test_early_stop_can_lose_by_calibration(overconfident: Trace) -> None:
     "policy", [FixedLength(), UnconstrainedSearch(), EarlyStop(), ConfidenceThreshold(threshold=0.5)]
 )
 def test_predicted_length_is_realised_after_calibration(overconfident: Trace, policy: Policy) -> None:
-    """Predicted τ lies within 2 % of the realised one with true temperatures, and above it by more than that without."""
+    """Predicted τ is within 2 % of the realised one with true temperatures, and above it by more than that without."""
     raw, calibrated = replay_pair(overconfident, policy, 64)
     assert calibrated.predicted_accepted_length == pytest.approx(calibrated.realised_accepted_length, rel=0.02)
     if raw.budget_per_request > 2:
