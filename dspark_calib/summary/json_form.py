@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from importlib import resources
 from typing import Any
 
-from dspark_calib.summary.measures import Estimate
+from dspark_calib.metrics.estimate import Estimate
 from dspark_calib.summary.record import SCHEMA, Report
 
 Json = Any

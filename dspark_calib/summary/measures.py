@@ -6,25 +6,7 @@ over positions have length γ, probabilities are fractions.
 
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A number with its prompt-clustered standard error and 95 % interval.
-
-    Attributes:
-        value: The estimate, or None where it is undefined.
-        se: Clustered standard error, or None where it could not be had (one prompt).
-        low: Lower end of the 95 % interval.
-        high: Upper end.
-    """
-
-    value: float | None
-    se: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
-UNDEFINED = Estimate(value=None)
+from dspark_calib.metrics.estimate import Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@ made in the other modules of this room; how they are written as JSON is in `json
 from dataclasses import dataclass
 from typing import Literal
 
-from dspark_calib.summary.measures import Acceptance, Estimate, Group
+from dspark_calib.metrics.estimate import Estimate
+from dspark_calib.summary.measures import Acceptance, Group
 
 SCHEMA = "dspark-calib/report/1"
 
@@ -19,13 +20,13 @@ Change = Literal["worse", "better", "unclear"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceCell:
-    """Rounds whose slicing quantity lies in [low, high).
+    """Rounds whose slicing quantity lies in [low, high); `high` is None in the last, open cell.
 
     Biases are of a_k, averaged over observed positions; the calibrated one is undefined without a calibration.
     """
 
     low: float
-    high: float
+    high: float | None
     n: int
     prompts: int
     predicted: float | None
@@ -36,17 +37,25 @@ class SliceCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slices:
-    """Calibration along one quantity: `confidence_1`, `prompt_length` or `depth`."""
+    """Calibration along one quantity: `confidence_1`, `prompt_length` or `depth`.
+
+    `view` says whether the bias is that of a_k (`cumulative`) or, on a trace cut by a scheduler, of c_k.
+    """
 
     quantity: Literal["confidence_1", "prompt_length", "depth"]
+    view: Literal["cumulative", "conditional"]
     cells: tuple[SliceCell, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """AUROC given the prefix of one free proxy (`draft_prob`, `margin`, `entropy`), per position."""
+    """AUROC given the prefix of one free proxy (`draft_prob`, `margin`, `entropy`), per position.
+
+    `rounds` are those it was measured on: whole prompts, at most some 500,000 rounds.
+    """
 
     name: str
+    rounds: int
     auroc_conditional: tuple[Estimate, ...]
 
 
@@ -189,12 +198,16 @@ class Verdict:
         reasons: Names of the findings or conditions that decided it.
         mean_ece_change: Calibrated minus raw mean ECE, or UNDEFINED.
         worst_position: Position with the largest remaining ECE over its floor, or None.
+        worse_positions: Positions whose ECE the temperatures clearly raise.
+        worse_groups: Groups whose mean ECE they clearly raise.
     """
 
     outcome: Outcome
     reasons: tuple[str, ...]
     mean_ece_change: Estimate
     worst_position: int | None
+    worse_positions: tuple[int, ...] = ()
+    worse_groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,10 @@ def cautions(report: Report) -> tuple[str, ...]:
         lines.append(f"The trace has no prompt ids: {report.source.clusters} stand in for prompts in every interval.")
     if report.groups and report.groups[0].prompts < FEW_PROMPTS:
         lines.append(f"Only {report.groups[0].prompts} prompts: intervals from fewer than 30 are too narrow.")
+    if report.verdict.worse_groups:
+        lines.append(f"Clearly worse with the temperatures in: {_names(report.verdict.worse_groups)}.")
+    if report.verdict.worse_positions:
+        lines.append(f"Clearly worse at position {', '.join(map(str, report.verdict.worse_positions))}.")
     if report.source.anchor_policy == "all":
         lines.append("Collected with --anchors all: an engine visits other rounds, see --anchors loop.")
     return tuple(lines)

@@ -4,7 +4,8 @@ Every sentence states what the numbers allow and no more: an interval that holds
 told apart", an ECE at its noise floor is said to be there, and what is missing is said to be missing.
 """
 
-from dspark_calib.summary.measures import Estimate, Group, Measures, PositionMeasures
+from dspark_calib.metrics.estimate import Estimate
+from dspark_calib.summary.measures import Group, Measures, PositionMeasures
 from dspark_calib.summary.record import (
     Comparison,
     Drafter,
@@ -47,9 +48,9 @@ def state_ece(group: Group) -> str:
 def state_reliability(raw: PositionMeasures, calibrated: PositionMeasures | None) -> str:
     """Say what one position's diagram shows."""
     if raw.missing and raw.ece.value is None:
-        return f"position {raw.position}: {raw.missing}"
+        return raw.missing
     after = f" → {fraction(calibrated.ece.value)}" if calibrated else ""
-    return f"position {raw.position}: ECE {fraction(raw.ece.value)}{after}, n {count(raw.n)}, {_direction(raw.bias)}"
+    return f"ECE {fraction(raw.ece.value)}{after}, n {count(raw.n)}, {_direction(raw.bias)}"
 
 
 def state_all_reliability(group: Group) -> str:

@@ -4,7 +4,7 @@ Fractions keep three decimals, as `gate --max-ece 0.02` reads them; a small numb
 as zero, and a number that does not exist is a dash. No arithmetic beyond rounding.
 """
 
-from dspark_calib.summary.measures import Estimate
+from dspark_calib.metrics.estimate import Estimate
 
 DASH = "–"
 MINUS = "\N{MINUS SIGN}"

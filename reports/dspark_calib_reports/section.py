@@ -17,11 +17,19 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One plot: `key` is its id on the page and its file name, `title` stands above it."""
+    """One plot of a section.
+
+    Attributes:
+        key: Its id on the page and its file name.
+        title: What tells it from the other plots of the section; empty where it is alone.
+        figure: The plot.
+        finding: What it alone shows, or empty.
+    """
 
     key: str
     title: str
     figure: go.Figure
+    finding: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,11 @@ import itertools
 import math
 from dataclasses import replace
 
+from dspark_calib.metrics.estimate import UNDEFINED, Estimate
 from dspark_calib.summary.measures import (
-    UNDEFINED,
     Acceptance,
     CalibrationChange,
     Decomposition,
-    Estimate,
     Group,
     Measures,
     PositionChange,
@@ -259,6 +258,7 @@ def slices() -> tuple[Slices, ...]:
     return tuple(
         Slices(
             quantity=quantity,  # type: ignore[arg-type]
+            view="cumulative",
             cells=tuple(cell(lo, hi, 0.03 * (i + 1)) for i, (lo, hi) in enumerate(itertools.pairwise(e))),
         )
         for quantity, e in edges.items()
@@ -334,7 +334,7 @@ def example_report(gamma: int = 7, names: tuple[str, ...] = ("chat", "code", "ma
         groups=(whole, *named),
         slices=slices(),
         proxies=tuple(
-            Proxy(name=n, auroc_conditional=tuple(around(a - 0.008 * k, 0.01) for k in range(gamma)))
+            Proxy(name=n, rounds=12_000, auroc_conditional=tuple(around(a - 0.008 * k, 0.01) for k in range(gamma)))
             for n, a in (("draft_prob", 0.74), ("margin", 0.73), ("entropy", 0.71))
         ),
         curves=tuple(curve(k + 1, t) for k, t in enumerate(tuple_.values)),

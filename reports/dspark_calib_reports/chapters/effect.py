@@ -29,7 +29,8 @@ def _reliability(group: Group) -> Section:
         panels=tuple(
             Panel(
                 key=f"reliability-{raw.position}",
-                title=narrative.state_reliability(raw, new),
+                title=f"position {raw.position}",
+                finding=narrative.state_reliability(raw, new),
                 figure=reliability.draw_reliability(raw, new),
             )
             for raw, new in pairs
@@ -66,7 +67,8 @@ def _temperatures(report: Report) -> tuple[Section, ...]:
             panels=tuple(
                 Panel(
                     key=f"temperature-{curve.position}",
-                    title=f"position {curve.position}: T = {curve.chosen:g}",
+                    title=f"position {curve.position}",
+                    finding=f"T = {curve.chosen:g}",
                     figure=temperature.draw_temperature_curve(curve),
                 )
                 for curve in report.curves

@@ -8,6 +8,10 @@ from dspark_calib_reports.figures.theme import methods_of
 from dspark_calib_reports.section import Panel, Section
 
 TITLE = "Where it is bad"
+VIEWS = {
+    "cumulative": "Predicted minus observed prefix survival, over the observed positions of the rounds in a slice.",
+    "conditional": "Cut by a scheduler: predicted minus observed conditional acceptance over judged positions.",
+}
 
 
 def weak_spot_sections(report: Report) -> tuple[Section, ...]:
@@ -64,7 +68,7 @@ def _slices(report: Report) -> tuple[Section, ...]:
                 for s in report.slices
             ),
             tables=tuple(slices.tabulate_slices(s) for s in report.slices),
-            note="Predicted minus observed survival, averaged over the observed positions of the rounds in a slice.",
+            note=VIEWS[report.slices[0].view],
             legend=methods_of(report.groups[0]),
         ),
     )

@@ -52,4 +52,4 @@ def cell_name(slices: Slices, cell: SliceCell) -> str:
     """Write the range of one cell."""
     if slices.quantity == "confidence_1":
         return f"{decimal(cell.low)}–{decimal(cell.high)}"
-    return f"{cell.low:,.0f}–{cell.high:,.0f}"
+    return f"from {cell.low:,.0f}" if cell.high is None else f"{cell.low:,.0f}–{cell.high:,.0f}"

@@ -11,7 +11,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from dspark_calib.summary.measures import Estimate, Group
+from dspark_calib.metrics.estimate import Estimate
+from dspark_calib.summary.measures import Group
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Helvetica, Arial, sans-serif'
 GREY = "#7d858f"

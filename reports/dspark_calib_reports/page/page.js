@@ -6,17 +6,18 @@
   const config = { displayModeBar: false, responsive: true, showTips: false };
   let printing = false;
 
-  const template = () => ({ layout: page.themes[dark.matches && !printing ? "dark" : "light"] });
+  const theme = () => (dark.matches && !printing ? "dark" : "light");
+  const template = () => ({ layout: page.themes[theme()] });
   const plotOf = (figure) => document.getElementById(`plot-${figure.key}`);
 
   function draw(figure) {
     return Plotly.newPlot(plotOf(figure), figure.data, { ...figure.layout, template: template() }, config);
   }
 
-  function retheme() {
-    for (const figure of page.figures) {
-      if (plotOf(figure).classList.contains("js-plotly-plot")) Plotly.relayout(plotOf(figure), { template: template() });
-    }
+  async function retheme() {
+    const drawn = page.figures.map(plotOf).filter((plot) => plot.classList.contains("js-plotly-plot"));
+    await Promise.all(drawn.map((plot) => Plotly.relayout(plot, { template: template() })));
+    document.documentElement.dataset.theme = theme();
   }
 
   async function drawAll() {
@@ -24,6 +25,7 @@
       await draw(figure);
       await new Promise((next) => setTimeout(next, 0)); // let the reader scroll between two figures
     }
+    document.documentElement.dataset.theme = theme();
     document.documentElement.dataset.drawn = String(page.figures.length);
   }
 

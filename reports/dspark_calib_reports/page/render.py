@@ -42,6 +42,7 @@ class PagePanel:
 
     key: str
     title: str
+    finding: str
     alt: str
     height: int
     table: TitledTable | None
@@ -127,9 +128,10 @@ def _page_section(section: Section) -> PageSection:
 
 
 def _page_panel(section: Section, panel: Panel, table: TitledTable | None) -> PagePanel:
-    finding = f"{panel.title}. {section.sentence}" if panel.title else section.sentence
-    alt = f"{section.title}: {finding}"
-    return PagePanel(key=panel.key, title=panel.title, alt=alt, height=panel.figure.layout.height, table=table)
+    own = ": ".join(words for words in (panel.title, panel.finding) if words)
+    alt = f"{section.title}: {own}. {section.sentence}" if own else f"{section.title}: {section.sentence}"
+    height = panel.figure.layout.height
+    return PagePanel(key=panel.key, title=panel.title, finding=panel.finding, alt=alt, height=height, table=table)
 
 
 def _one_table_a_panel(section: Section) -> bool:
