@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear, rms_norm, scaled_dot_product_attention, silu
 
-from dspark_calib.drafters.attention import anchors_per_part, block_attention, context_bias
+from dspark_calib.drafters.attention import anchors_per_part, block_attention, block_bias
 from dspark_calib.drafters.drafter import DraftStep
 from dspark_calib.drafters.gemma4_backbone import Gemma4Layer, cap_logits, scaled_embedding
 from dspark_calib.drafters.rotary import rotate, rotation, split_heads
@@ -303,7 +303,11 @@ class Eagle3Block:
         pieces = zip(*(torch.split(x, part, dim=1) for x in (queries, *own, self._anchors)), strict=True)
         mixed = [
             block_attention(
-                q, (k, v), (entries.keys, entries.values), context_bias(anchors, entries.count, q.dtype), scale
+                q,
+                (k, v),
+                (entries.keys, entries.values),
+                block_bias(None, anchors, entries.count, 1, 1, q.dtype),
+                scale,
             )
             for q, k, v, anchors in pieces
         ]

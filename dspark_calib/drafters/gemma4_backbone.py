@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, gelu, linear, rms_norm
 
-from dspark_calib.drafters.attention import anchors_per_part, block_attention, context_bias
+from dspark_calib.drafters.attention import anchors_per_part, block_attention, block_bias
 from dspark_calib.drafters.qwen3_backbone import ContextCache, Shape
 from dspark_calib.drafters.rotary import rotate, rotation, split_heads
 
@@ -135,7 +135,7 @@ class Gemma4Backbone:
         x = scaled_embedding(tokens, self.embed_tokens)
         positions = anchors[..., None] + torch.arange(slots, device=anchors.device)
         angles = rotation(positions, self.inverse_frequencies, x.dtype)
-        bias = context_bias(anchors, cache.length, x.dtype)
+        bias = block_bias(None, anchors, cache.length, slots, 1, x.dtype)
         for layer, *context in zip(self.layers, cache.keys, cache.values, strict=True):
             normed = layer.norm(x, layer.input_norm)
             own = layer.keys_values(normed, angles)

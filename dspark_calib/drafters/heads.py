@@ -122,8 +122,16 @@ class ConfidenceHead:
         return z if self.on_markov is None or embedded is None else z + embedded @ self.on_markov
 
 
-def read_markov_head(checkpoint: DrafterCheckpoint, hidden_size: int, vocab_size: int) -> MarkovHead | None:
+def read_markov_head(
+    checkpoint: DrafterCheckpoint, hidden_size: int, vocab_size: int, draft_vocab_size: int | None = None
+) -> MarkovHead | None:
     """Read the sequential head; None where markov_rank is 0 (DFlash).
+
+    Args:
+        checkpoint: The drafter.
+        hidden_size: H.
+        vocab_size: V, rows of W1.
+        draft_vocab_size: Rows of W2 where the draft vocabulary is pruned; else V.
 
     Raises:
         UnsupportedModel: If markov_head_type is unknown.
@@ -134,7 +142,7 @@ def read_markov_head(checkpoint: DrafterCheckpoint, hidden_size: int, vocab_size
         return None
     return MarkovHead(
         embed=checkpoint.tensor("markov_head.markov_w1.weight", (vocab_size, rank)),
-        project=checkpoint.tensor("markov_head.markov_w2.weight", (vocab_size, rank)),
+        project=checkpoint.tensor("markov_head.markov_w2.weight", (draft_vocab_size or vocab_size, rank)),
         mixer=_read_mixer(checkpoint, rank, hidden_size),
     )
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding, linear, rms_norm, silu
 
-from dspark_calib.drafters.attention import anchors_per_part, block_attention, context_bias
+from dspark_calib.drafters.attention import BlockBias, Window, anchors_per_part, block_attention, block_bias
 from dspark_calib.drafters.rotary import rotate, rotation, split_heads
 
 
@@ -51,6 +51,7 @@ class Layer:
         input_norm, post_norm: [H].
         gate_up: [2·I, H].
         down: [H, I].
+        window: What the layer sees; None for full attention (DeepSpec's only kind).
     """
 
     qkv: Tensor
@@ -63,6 +64,7 @@ class Layer:
     post_norm: Tensor
     gate_up: Tensor
     down: Tensor
+    window: Window | None = None
 
 
 @dataclass(slots=True)
@@ -151,16 +153,20 @@ class Qwen3Backbone:
         x = embedding(tokens, self.embed_tokens)
         positions = anchors[..., None] + torch.arange(shape.gamma, device=anchors.device)
         angles = rotation(positions, self.inverse_frequencies, x.dtype, self.rope_scale)
-        bias = context_bias(anchors, cache.length, x.dtype)
+        group = shape.heads // shape.kv_heads
+        bias = {
+            window: block_bias(window, anchors, cache.length, shape.gamma, group, x.dtype)
+            for window in {layer.window for layer in self.layers}
+        }
         for layer, keys, values in zip(self.layers, cache.keys, cache.values, strict=True):
-            x = x + self._attend(layer, x, (keys, values), bias, angles)
+            x = x + self._attend(layer, x, (keys, values), bias[layer.window], angles)
             normed = rms_norm(x, (shape.hidden,), layer.post_norm, shape.eps)
             gate, up = linear(normed, layer.gate_up).chunk(2, dim=-1)
             x = x + linear(silu(gate) * up, layer.down)
         return rms_norm(x, (shape.hidden,), self.norm, shape.eps).permute(2, 0, 1, 3)
 
     def _attend(
-        self, layer: Layer, x: Tensor, context: tuple[Tensor, Tensor], bias: Tensor, angles: tuple[Tensor, Tensor]
+        self, layer: Layer, x: Tensor, context: tuple[Tensor, Tensor], bias: BlockBias, angles: tuple[Tensor, Tensor]
     ) -> Tensor:
         shape, d = self.shape, (self.shape.head_dim,)
         normed = rms_norm(x, (shape.hidden,), layer.input_norm, shape.eps)
