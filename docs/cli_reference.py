@@ -2,8 +2,9 @@
 
 import re
 import sys
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import typer
 
@@ -34,47 +35,48 @@ Shell completion: `dspark-calib --install-completion`. Versions of the tool and 
 def render_reference() -> str:
     """The page as Markdown."""
     commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    return "\n".join([INTRODUCTION, *(_command(name, command) for name, command in commands.items())])
+    hints = {info.name: get_type_hints(info.callback) for info in app.registered_commands if info.callback}
+    return "\n".join([INTRODUCTION, *(_command(name, command, hints[name]) for name, command in commands.items())])
 
 
-def _command(name: str, command: Any) -> str:
+def _command(name: str, command: Any, hints: dict[str, Any]) -> str:
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     options = [p for p in command.params if p.param_type_name == "option" and p.name != "help" and not p.hidden]
     usage = " ".join(["dspark-calib", name, *(_metavar(a) for a in arguments), "[OPTIONS]"])
-    rows = [f"| {_signature(p)} | {_default(p)} | {_plain(p.help or '')} |" for p in [*arguments, *options]]
+    rows = [
+        f"| {_signature(p, hints.get(p.name))} | {_default(p)} | {_plain(p.help or '')} |"
+        for p in [*arguments, *options]
+    ]
     table = "\n".join(["| option | default | meaning |", "|---|---|---|", *rows])
     return f"## {name}\n\n```text\n{usage}\n```\n\n{_help(command.help or '')}\n\n{table}\n"
 
 
 def _help(text: str) -> str:
-    """The command's help; indented lines (its example) as a block."""
-    lines, block = [], False
-    for line in re.sub(r"\\?\[/?(bold|dim|italic|cyan|green)\]", "", text.replace("\b", "")).split("\n"):
-        indented = line.startswith(("  ", "$ "))
-        if indented != block:
-            lines.append("```text" if indented else "```")
-            block = indented
-        lines.append(line.strip() if indented else line)
-    return "\n".join([*lines, "```"] if block else lines).strip()
+    """The command's help with its examples as blocks."""
+    plain = re.sub(r"\\?\[/?(bold|dim|italic|cyan|green)\]", "", text.replace("\b", ""))
+    paragraphs = [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", plain)]
+    return "\n\n".join(re.sub(r"^(Examples?:) (.+)$", r"\1\n\n```text\n\2\n```", paragraph) for paragraph in paragraphs)
 
 
 def _metavar(parameter: Any) -> str:
     return parameter.metavar or parameter.name.upper()
 
 
-def _signature(parameter: Any) -> str:
+def _signature(parameter: Any, hint: Any) -> str:
     if parameter.param_type_name == "argument":
         return f"`{_metavar(parameter)}`"
     names = "/".join([*parameter.opts, *parameter.secondary_opts])
-    value = "" if parameter.is_flag else f" {parameter.metavar or _choices(parameter)}"
+    value = "" if parameter.is_flag else f" {parameter.metavar or _values(parameter, hint)}"
     return f"`{names}{value}`".replace("|", "\\|")
 
 
-def _choices(parameter: Any) -> str:
-    choices = getattr(parameter.type, "choices", None)
-    if choices:
-        return "|".join(str(getattr(choice, "value", choice)) for choice in choices)
-    return str(parameter.type.name).upper()
+def _values(parameter: Any, hint: Any) -> str:
+    """What an option takes: the values of an enumeration, or the name of its type."""
+    kinds = [hint, *get_args(hint)]  # `list[X] | None` and the like hold the type that is meant
+    for kind in (k for k in kinds if isinstance(k, type)):
+        if issubclass(kind, Enum):
+            return "|".join(str(member.value) for member in kind)
+    return next((k.__name__.upper() for k in kinds if k in (int, float, str, Path)), parameter.name.upper())
 
 
 def _default(parameter: Any) -> str:
