@@ -40,6 +40,29 @@ class ProfileConditions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """One point in the units people read.
+
+    Attributes:
+        tokens: B.
+        steps_per_second: SPS(B).
+    """
+
+    tokens: int
+    steps_per_second: float
+
+    @property
+    def step_ms(self) -> float:
+        """Milliseconds of one step."""
+        return 1000.0 / self.steps_per_second
+
+    @property
+    def tokens_per_second(self) -> float:
+        """B·SPS(B): throughput if every verified token were accepted."""
+        return self.tokens * self.steps_per_second
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpsCurve:
     """SPS(B): steps per second of the target when B tokens are verified in one step (DSpark, §3.3).
 
@@ -67,6 +90,11 @@ class SpsCurve:
     def step_ms(self) -> Floats:
         """Milliseconds of one step at each point, float64 [points]."""
         return np.asarray(1000.0 / self.steps_per_second, dtype=np.float64)
+
+    def points(self) -> list[CurvePoint]:
+        """Return the points one by one."""
+        pairs = zip(self.tokens.tolist(), self.steps_per_second.tolist(), strict=True)
+        return [CurvePoint(tokens=b, steps_per_second=speed) for b, speed in pairs]
 
     def seconds_by_tokens(self, largest: int) -> Floats:
         """Return the time of a step of B tokens for B = 0..largest.

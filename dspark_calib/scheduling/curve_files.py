@@ -143,22 +143,26 @@ def _from_ms(tokens: list[float], step_ms: list[float], lookup: Any, where: str)
     return make_curve(tokens, 1000.0 / np.asarray(step_ms, dtype=np.float64), lookup=lookup, where=where)
 
 
-def render_own(curve: SpsCurve) -> str:
-    """Return the toolkit's own JSON: points with raw samples, the lookup rule and the conditions."""
+def own_form(curve: SpsCurve) -> dict[str, Any]:
+    """Return the toolkit's own JSON object: points with raw samples, the lookup rule and the conditions."""
     points: list[dict[str, Any]] = []
     for index, (tokens, speed) in enumerate(zip(curve.tokens.tolist(), curve.steps_per_second.tolist(), strict=True)):
         point = {"tokens": tokens, "steps_per_second": speed}
         if curve.samples_ms is not None:
             point["samples_ms"] = list(curve.samples_ms[index])
         points.append(point)
-    body = {
+    return {
         "schema": SCHEMA,
         "lookup": curve.lookup,
         "max_tokens": curve.max_tokens,
         "points": points,
         "conditions": None if curve.conditions is None else asdict(curve.conditions),
     }
-    return _json(body)
+
+
+def render_own(curve: SpsCurve) -> str:
+    """Return the toolkit's own JSON as text."""
+    return _json(own_form(curve))
 
 
 def render_sglang(curve: SpsCurve) -> str:
@@ -191,6 +195,16 @@ CURVE_WRITERS: dict[str, Callable[[SpsCurve], str]] = {
 }
 
 
+def refuse_existing(path: Path, *, overwrite: bool) -> None:
+    """Refuse an output that stands already; a measurement asks before it starts.
+
+    Raises:
+        OutputExists: If the file is there and `overwrite` is not set.
+    """
+    if path.exists() and not overwrite:
+        raise OutputExists(f"{path} exists already; name another output or pass --overwrite")
+
+
 def write_curve(
     curve: SpsCurve, path: str | os.PathLike[str], *, layout: str = "dspark-calib", overwrite: bool = False
 ) -> Path:
@@ -209,8 +223,7 @@ def write_curve(
     file = Path(path)
     if layout not in CURVE_WRITERS:
         raise CurveError(f"{layout}: no such curve layout; expected one of {', '.join(CURVE_WRITERS)}")
-    if file.exists() and not overwrite:
-        raise OutputExists(f"{file} exists already; name another output or pass --overwrite")
+    refuse_existing(file, overwrite=overwrite)
     file.parent.mkdir(parents=True, exist_ok=True)
     staging = file.with_name(f".{file.name}.{os.getpid()}.partial")
     try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from dspark_calib.collection.target import cache_keyword
 from dspark_calib.errors import CurveError, MissingExtra
 from dspark_calib.scheduling.curve import ProfileConditions, SpsCurve, make_curve
 
@@ -133,9 +134,8 @@ class DecodeStep:
         self.cache = _static_cache(model, context + length)
         self._model = model
         self._context = context
-        accepted = inspect.signature(model.forward).parameters  # names differ between transformers 4 and 5
-        self._arguments = {"cache" if "cache" in accepted else "past_key_values": self.cache}
-        if "cache_position" in accepted:
+        self._arguments = {cache_keyword(model): self.cache}
+        if "cache_position" in inspect.signature(model.forward).parameters:
             self._arguments["cache_position"] = positions
         self._positions = positions[None]
         self()  # allocates the cache with the shapes the model really uses
@@ -153,11 +153,11 @@ class DecodeStep:
     def _rewind(self) -> None:
         """Let the next tokens follow the first `context` ones; transformers 4 goes by cache_position alone."""
         for layer in self.cache.layers:
-            length = getattr(layer, "cumulative_length", None)
-            if hasattr(length, "fill_"):
-                length.fill_(self._context)
-            elif length is not None:
+            length: Any = getattr(layer, "cumulative_length", None)
+            if isinstance(length, int):
                 layer.cumulative_length = self._context
+            elif length is not None:
+                length.fill_(self._context)
 
 
 @contextmanager
