@@ -20,6 +20,7 @@ from dspark_calib.errors import CheckpointError
 
 _SAFETENSORS = ("model.safetensors.index.json", "model.safetensors")
 _PICKLED = ("pytorch_model.bin.index.json", "pytorch_model.bin")
+_HUB_FILES = ("*.json", "*.txt", "tokenizer.model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +126,9 @@ def read_checkpoint(
     Raises:
         CheckpointError: If a file is missing, truncated or not what its name says.
     """
-    folder = Path(source) if Path(source).is_dir() else _download(source)
-    config = _read_json(folder / "config.json")
-    files = _weight_files(folder)
+    folder = find_checkpoint(source)
+    config = read_json(folder / "config.json")
+    files = weight_files(folder)
     tensors: dict[str, Tensor] = {}
     for file in files:
         tensors |= _load_safetensors(file) if file.suffix == ".safetensors" else _load_pickled(file)
@@ -140,6 +141,15 @@ def read_checkpoint(
         device=torch.device(device),
         dtype=dtype,
     )
+
+
+def find_checkpoint(source: str) -> Path:
+    """Return the folder of a checkpoint, downloaded first where the source is a hub name.
+
+    Raises:
+        CheckpointError: If there is neither such a folder nor such a name.
+    """
+    return Path(source) if Path(source).is_dir() else _download(source)
 
 
 def hash_files(files: Iterable[Path]) -> str:
@@ -158,17 +168,21 @@ def _download(source: str) -> Path:
     if source.count("/") != 1 or source.startswith((".", "/", "~")):
         raise CheckpointError(f"{source}: no such folder")
     try:
-        folder = Path(snapshot_download(source, allow_patterns=["*.json", "*.safetensors"]))
+        folder = Path(snapshot_download(source, allow_patterns=[*_HUB_FILES, "*.safetensors"]))
         if not any(folder.glob("*.safetensors")):
-            folder = Path(snapshot_download(source, allow_patterns=["*.json", "pytorch_model*.bin"]))
+            folder = Path(snapshot_download(source, allow_patterns=[*_HUB_FILES, "pytorch_model*.bin"]))
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise CheckpointError(f"{source}: neither a folder nor a checkpoint the hub gives: {reason}") from error
     return folder
 
 
-def _weight_files(folder: Path) -> list[Path]:
-    """Return the weight files of a checkpoint: safetensors before pickles, an index before a single file."""
+def weight_files(folder: Path) -> list[Path]:
+    """Return the weight files of a checkpoint: safetensors before pickles, an index before a single file.
+
+    Raises:
+        CheckpointError: If there are none, or an index names one that is not there.
+    """
     for name in (*_SAFETENSORS, *_PICKLED):
         path = folder / name
         if path.is_file():
@@ -177,7 +191,7 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _indexed_files(index: Path) -> list[Path]:
-    weight_map = _read_json(index).get("weight_map")
+    weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{index}, weight_map: expected tensor names and their files")
     names = sorted({str(name) for name in weight_map.values()})
@@ -187,7 +201,12 @@ def _indexed_files(index: Path) -> list[Path]:
     return [index.parent / name for name in names]
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object of a checkpoint.
+
+    Raises:
+        CheckpointError: If the file is missing or holds something else.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
