@@ -4,6 +4,7 @@ The vocabulary projection is kept apart, so that logits exist only for the posit
 only while they are looked at.
 """
 
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +42,9 @@ class TargetForward:
         self._decoder = model.get_decoder()
         self._head = model.get_output_embeddings()
         self._soft_cap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+        # transformers 5 renames the argument `past_key_values` to `cache`
+        parameters = inspect.signature(self._decoder.forward).parameters
+        self._cache_argument = "cache" if "cache" in parameters else "past_key_values"
         self._layer_ids = tuple(layer_ids)
         self._head_checked = False
 
@@ -65,7 +69,7 @@ class TargetForward:
         """
         self._check_head(tokens)
         with self._recorded_layers() as outputs:
-            final = self._decoder(input_ids=tokens, past_key_values=cache, use_cache=cache is not None)[0]
+            final = self._decoder(input_ids=tokens, use_cache=cache is not None, **{self._cache_argument: cache})[0]
         features = [outputs[layer] for layer in self._layer_ids]
         return TargetStates(features=torch.cat(features, dim=-1) if features else final[..., :0], final=final)
 
