@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dspark_calib.collection.blocks import JudgedBlocks
-from dspark_calib.collection.confidence_source import proxy_logits
+from dspark_calib.collection.confidence_source import MAX_PROXY_LOGIT, proxy_logits
 from dspark_calib.collection.labels import count_observed
 from dspark_calib.collection.sequences import ResponseSequence
 from dspark_calib.errors import CheckpointError, UnsupportedModel
@@ -64,6 +64,8 @@ def assemble_rounds(sequences: Sequence[ResponseSequence], parts: Sequence[Judge
         _refuse_not_finite(logits, rows, anchors, sequences)
     else:
         logits = proxy_logits(confidence, logprobs, margins, entropies)
+    # A slot after the block's end has no draft: no token, no proxy, and a confidence no scheduler would verify.
+    absent = np.arange(logits.shape[1]) >= verified[:, None]
     return Rounds(
         dataset=_labels([s.dataset for s in sequences], rows),
         domain=_labels([s.domain for s in sequences], rows),
@@ -73,14 +75,14 @@ def assemble_rounds(sequences: Sequence[ResponseSequence], parts: Sequence[Judge
         prompt_length=np.array([s.prompt_length for s in sequences], dtype=np.int32)[rows],
         response_length=np.array([s.response_length for s in sequences], dtype=np.int32)[rows],
         anchor=anchors.astype(np.int32),
-        confidence_logits=logits,
+        confidence_logits=np.where(absent, np.float32(-MAX_PROXY_LOGIT), logits),
         accepted=accepted.astype(np.int16),
         observed=count_observed(accepted, ends - 1 - anchors, verified, by_stop),
         verified=verified.astype(np.int16),
-        draft_tokens=column(lambda p: p.blocks.draft_tokens).astype(np.int32),
-        draft_logprobs=logprobs,
-        draft_margin=margins,
-        draft_entropy=entropies,
+        draft_tokens=np.where(absent, -1, column(lambda p: p.blocks.draft_tokens)).astype(np.int32),
+        draft_logprobs=np.where(absent, np.float32(np.nan), logprobs),
+        draft_margin=np.where(absent, np.float32(np.nan), margins),
+        draft_entropy=np.where(absent, np.float32(np.nan), entropies),
         acceptance_probs=column(lambda p: p.blocks.acceptance_probs),
     )
 
