@@ -1,0 +1,84 @@
+"""The tables `fit-sts` prints; every number comes from the calibration as it stands."""
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from dspark_calib_cli.console import RESULTS
+
+if TYPE_CHECKING:
+    from dspark_calib.calibration.file import Calibration
+    from dspark_calib.calibration.fit_record import PositionFit
+    from dspark_calib.calibration.tables import HeldOut
+    from dspark_calib.metrics.estimate import Estimate
+
+_HOW = {"out_of_fold": "held out by prompt", "in_sample": "in-sample", "independent": "other trace"}
+
+
+def print_calibration(calibration: "Calibration") -> None:
+    """Print the temperatures with their measures before and after, what else would reach, and the decision."""
+    if calibration.fit is not None and calibration.held_out is not None:
+        RESULTS.print(_positions(calibration.fit.positions, calibration.held_out))
+    if calibration.baselines:
+        RESULTS.print(_baselines(calibration))
+    if calibration.transfer is not None:
+        RESULTS.print(_transfer(calibration))
+    numbers = ", ".join(f"{t:.4g}" for t in calibration.temperatures)
+    RESULTS.print(f"temperatures: {numbers}", markup=False)
+    if calibration.reason:
+        RESULTS.print(calibration.reason, markup=False)
+
+
+def _positions(fits: "tuple[PositionFit, ...]", held_out: "HeldOut") -> Table:
+    table = Table(title=f"ECE before and after, {_HOW[held_out.evaluation]}")
+    for name in ("position", "n", "T", "95 % of T", "ECE before", "ECE after", "change", "floor", "AUROC", "flags"):
+        table.add_column(name, justify="left" if name == "flags" else "right")
+    for k, fit in enumerate(fits):
+        flags = [*fit.flags, *(["at floor"] if held_out.at_floor[k] else [])]
+        table.add_row(
+            str(fit.position),
+            str(fit.n),
+            f"{fit.temperature:.4g}",
+            "-" if fit.interval is None else f"{fit.interval[0]:.3g} to {fit.interval[1]:.3g}",
+            _with_interval(held_out.ece_before[k]),
+            _with_interval(held_out.ece_after[k]),
+            _with_interval(held_out.ece_change[k]),
+            _number(held_out.ece_floor[k]),
+            f"{_number(held_out.auroc_before[k].value, 3)} → {_number(held_out.auroc_after[k].value, 3)}",
+            ", ".join(flags),
+        )
+    return table
+
+
+def _baselines(calibration: "Calibration") -> Table:
+    how = "in-sample" if calibration.cross_fit is None else "held out by prompt"
+    table = Table(title=f"ECE of other ways, {how}")
+    table.add_column("way")
+    for k in range(calibration.gamma):
+        table.add_column(str(k + 1), justify="right")
+    for baseline in calibration.baselines:
+        table.add_row(baseline.name, *(_number(value) for value in baseline.ece))
+    return table
+
+
+def _transfer(calibration: "Calibration") -> Table:
+    table = Table(title="mean ECE: fitted on the row, judged on the column")
+    table.add_column("fitted on")
+    transfer = calibration.transfer
+    if transfer is None:
+        return table
+    for name in transfer.groups:
+        table.add_column(name, justify="right")
+    for name, row in zip(transfer.groups, transfer.mean_ece, strict=True):
+        table.add_row(name, *(_number(value) for value in row))
+    return table
+
+
+def _number(value: float | None, digits: int = 4) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _with_interval(estimate: "Estimate") -> str:
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return _number(estimate.value)
+    return f"{estimate.value:.4f} [{estimate.low:.4f}, {estimate.high:.4f}]"

@@ -1,0 +1,210 @@
+"""Scores of a trace, raw and calibrated, for all rounds and for each group: what report and gate read.
+
+On the trace a calibration was fitted on, each prompt is scored with temperatures fitted without it; on
+another trace the shipped temperatures are applied to every row. The record says which.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dspark_calib.calibration.file import Calibration, check_fits_trace
+from dspark_calib.calibration.tables import CrossFit
+from dspark_calib.metrics.acceptance import Acceptance, AcceptanceSums, compute_acceptance
+from dspark_calib.metrics.bins import DEFAULT_BINS
+from dspark_calib.metrics.bootstrap import DEFAULT_DRAWS, MIN_PROMPTS
+from dspark_calib.metrics.composed import compose_cumulative
+from dspark_calib.metrics.judged import Grouping, JudgedTrace
+from dspark_calib.metrics.passes import Progress, sum_view
+from dspark_calib.metrics.scores import ScoreChange, Scores
+from dspark_calib.metrics.scoring import GroupSums, compute_change, compute_scores
+from dspark_calib.metrics.view_sums import Placements, ViewSums
+from dspark_calib.trace.clusters import assign_folds
+from dspark_calib.trace.store import Trace
+
+Floats = npt.NDArray[np.float64]
+How = Literal["out_of_fold", "independent", "in_sample"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupScores:
+    """One set of rounds: all of them, a domain or a data set.
+
+    Attributes:
+        name: `all`, or the name of the group.
+        rounds: Rounds in it.
+        prompts: Clusters in it (prompts, or what stands in for them).
+        raw: Scores of the logged confidences.
+        calibrated: Scores under the calibration over the same rounds, or None without one.
+        change: Calibrated minus raw, or None.
+        acceptance: What the target accepted.
+    """
+
+    name: str
+    rounds: int
+    prompts: int
+    raw: Scores
+    calibrated: Scores | None
+    change: ScoreChange | None
+    acceptance: Acceptance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Scores of a trace.
+
+    Attributes:
+        evaluation: How the calibrated numbers were had; None without a calibration.
+        groups: `all` first, then groups in order of appearance.
+        clusters: What stands behind every interval.
+        bins: Of the ECE.
+        draws: Bootstrap replicates.
+        seed: Of the replicates.
+        censored: Rounds cut by a scheduler.
+        warnings: Sentences for the reader.
+    """
+
+    evaluation: How | None
+    groups: tuple[GroupScores, ...]
+    clusters: str
+    bins: int
+    draws: int
+    seed: int
+    censored: int
+    warnings: tuple[str, ...]
+
+
+def evaluate(
+    trace: Trace,
+    calibration: Calibration | None = None,
+    *,
+    by: Grouping | None = None,
+    bins: int = DEFAULT_BINS,
+    draws: int = DEFAULT_DRAWS,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Score a trace.
+
+    Args:
+        trace: Any trace.
+        calibration: Temperatures to judge beside the raw confidences.
+        by: Column whose values form groups beside `all`.
+        bins: Equal-width bins of the ECE.
+        draws: Bootstrap replicates behind the intervals.
+        seed: Of the replicates; equal seeds make two evaluations paired.
+        progress: Called with the name of the step and the rows done.
+
+    Raises:
+        CalibrationFileError: If the calibration has another γ.
+        InsufficientData: If the trace holds no rounds.
+    """
+    if calibration is not None:
+        check_fits_trace(calibration, trace.gamma, trace.name)
+    judged = JudgedTrace(trace, by)
+    how, temperatures = held_out_temperatures(trace, judged, calibration)
+    raw = _Views.of(judged, None, bins, progress)
+    calibrated = None if calibration is None else _Views.of(judged, temperatures, bins, progress)
+    members = {"all": np.ones(len(judged.clusters), dtype=bool)}
+    if by is not None:
+        members |= {name: judged.clusters.group == g for g, name in enumerate(judged.clusters.group_names)}
+    groups = tuple(
+        _group(name, index - 1, judged, mask, raw, calibrated, draws, seed)
+        for index, (name, mask) in enumerate(members.items())
+    )
+    return Evaluation(
+        evaluation=how,
+        groups=groups,
+        clusters=judged.clusters.kind,
+        bins=bins,
+        draws=draws,
+        seed=seed,
+        censored=judged.acceptance.censored,
+        warnings=_warnings(judged, groups),
+    )
+
+
+def held_out_temperatures(
+    trace: Trace, judged: JudgedTrace, calibration: Calibration | None
+) -> tuple[How | None, Floats | None]:
+    """Return how the calibrated numbers are had, and the temperatures: [γ], or [C, γ] out of fold."""
+    if calibration is None:
+        return None, None
+    shipped = np.array(calibration.temperatures)
+    if calibration.trace_hash is None or calibration.trace_hash != trace.content_hash:
+        return "independent", shipped
+    if calibration.cross_fit is None:
+        return "in_sample", shipped
+    return "out_of_fold", cluster_temperatures(judged, calibration.cross_fit, repeat=0)
+
+
+def cluster_temperatures(judged: JudgedTrace, cross_fit: CrossFit, repeat: int) -> Floats:
+    """Return, for each cluster, the temperatures fitted without it, shape [C, γ]."""
+    folds = assign_folds(list(judged.clusters.keys), cross_fit.folds, cross_fit.seeds[repeat])
+    return np.array(cross_fit.temperatures[repeat])[folds]
+
+
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """Sums of both views under one set of temperatures."""
+
+    cumulative: tuple[ViewSums, Placements]
+    conditional: tuple[ViewSums, Placements]
+    composed: bool
+
+    @classmethod
+    def of(cls, judged: JudgedTrace, temperatures: Floats | None, bins: int, progress: Progress | None) -> "_Views":
+        conditional = sum_view(judged, "conditional", temperatures, bins=bins, progress=progress)
+        cumulative = sum_view(judged, "cumulative", temperatures, bins=bins, progress=progress)
+        return cls(cumulative, conditional, judged.acceptance.censored > 0)
+
+
+def _group(
+    name: str,
+    group: int,
+    judged: JudgedTrace,
+    members: npt.NDArray[np.bool_],
+    raw: _Views,
+    calibrated: _Views | None,
+    draws: int,
+    seed: int,
+) -> GroupScores:
+    acceptance: AcceptanceSums = judged.acceptance.of_clusters(members)
+    hashes = judged.clusters.hashes[members]
+
+    def scores(views: _Views) -> Scores:
+        cumulative, conditional = (
+            GroupSums.select(sums, places, members, group, hashes)
+            for sums, places in (views.cumulative, views.conditional)
+        )
+        found = compute_scores(cumulative, conditional, draws=draws, seed=seed)
+        return compose_cumulative(found) if views.composed else found
+
+    before, after = scores(raw), None if calibrated is None else scores(calibrated)
+    return GroupScores(
+        name=name,
+        rounds=acceptance.rounds,
+        prompts=int(members.sum()),
+        raw=before,
+        calibrated=after,
+        change=None if after is None else compute_change(before, after),
+        acceptance=compute_acceptance(acceptance),
+    )
+
+
+def _warnings(judged: JudgedTrace, groups: tuple[GroupScores, ...]) -> tuple[str, ...]:
+    table = judged.clusters
+    said = []
+    if table.kind != "prompts":
+        said.append(f"intervals rest on {table.kind}, not on prompts")
+    few = [f"{g.name} ({g.prompts})" for g in groups if g.prompts < MIN_PROMPTS]
+    if few:
+        said.append(f"fewer than {MIN_PROMPTS} {table.kind} in {', '.join(few)}: intervals are rough")
+    if judged.acceptance.censored:
+        said.append(
+            f"{judged.acceptance.censored} rounds were cut by a scheduler: conditional measures describe judged "
+            "positions only, cumulative ones are composed from them"
+        )
+    return tuple(said)

@@ -1,0 +1,79 @@
+"""Whether the rows of a position can tell one temperature from another."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dspark_calib.calibration.rows import FitRows
+
+Floats = npt.NDArray[np.float64]
+
+FEW_POSITIVES = 50
+_SLOPE_QUANTILE = 1.6448536269514722  # one-sided 95 %
+_LOGIT_LIMIT = 30.0  # a logit beyond says no more about the slope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionFacts:
+    """Counts of one position and whether its logits tell accepted from rejected drafts.
+
+    Attributes:
+        n: Rows with a label in the view of the fit.
+        positives: Those with label 1.
+        slope_z: Clustered z statistic of the covariance of z_k and acceptance among rounds whose draft k was judged;
+            NaN where there are fewer than two clusters or one class.
+    """
+
+    n: int
+    positives: int
+    slope_z: float
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Why a fit would mean nothing here; empty where it would not."""
+        if self.n == 0:
+            return ("no_rounds",)
+        if self.positives in (0, self.n):
+            return ("single_class",)
+        few = min(self.positives, self.n - self.positives) < FEW_POSITIVES
+        unidentified = self.slope_z < _SLOPE_QUANTILE
+        return tuple(name for name, on in (("few_positives", few), ("unidentified", unidentified)) if on)
+
+
+def survey_positions(rows: FitRows) -> tuple[PositionFacts, ...]:
+    """Count every position in one pass."""
+    sums = _Moments(np.zeros((rows.gamma, rows.clusters, 4)), np.zeros((rows.gamma, 2), dtype=np.int64))
+    for block in rows.whole_blocks():
+        for k in range(rows.gamma):
+            judged = (block.observed > k) & (block.accepted >= k)
+            seen = judged if rows.view == "conditional" else block.observed > k
+            accepted = block.accepted > k
+            sums.labels[k] += [int((seen & ~accepted).sum()), int((seen & accepted).sum())]
+            z = np.clip(block.logits[judged, k].astype(np.float64), -_LOGIT_LIMIT, _LOGIT_LIMIT)
+            y, local = accepted[judged].astype(np.float64), block.local[judged]
+            for column, values in enumerate((np.ones_like(z), z, y, z * y)):
+                part = np.bincount(local, weights=values, minlength=len(block.present))
+                sums.moments[k, block.present, column] += part
+    return tuple(_facts(sums.moments[k], sums.labels[k]) for k in range(rows.gamma))
+
+
+@dataclass(frozen=True, slots=True)
+class _Moments:
+    moments: Floats  # [γ, C, 4]: rows, Σz, Σy, Σzy of the judged rows
+    labels: npt.NDArray[np.int64]  # [γ, 2]
+
+
+def _facts(moments: Floats, labels: npt.NDArray[np.int64]) -> PositionFacts:
+    return PositionFacts(n=int(labels.sum()), positives=int(labels[1]), slope_z=_slope_z(moments))
+
+
+def _slope_z(moments: Floats) -> float:
+    rows, z, y, zy = moments.T
+    clusters = int((rows > 0).sum())
+    if clusters < 2:
+        return float("nan")
+    mean_z, mean_y = z.sum() / rows.sum(), y.sum() / rows.sum()
+    score = zy - mean_z * y - mean_y * z + rows * mean_z * mean_y
+    spread = np.sqrt((score**2).sum() * clusters / (clusters - 1))
+    return float(score.sum() / spread) if spread > 0 else 0.0

@@ -1,0 +1,96 @@
+"""Sequential temperature scaling (DSpark, §3.2.1): one temperature a position, left to right.
+
+At each position the temperature that minimises the ECE of the cumulative product a_k is taken, earlier
+positions fixed. The search looks at `grids`, the rule that picks among good temperatures is in `selection`,
+and a position whose data cannot bear a fit keeps T = 1 and says why.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from dspark_calib.calibration.fit_record import Objective, PositionFit, Selection, TemperatureFit
+from dspark_calib.calibration.grids import at_edge
+from dspark_calib.calibration.identifiability import PositionFacts, survey_positions
+from dspark_calib.calibration.objective import evaluate_objective
+from dspark_calib.calibration.rows import FitRows
+from dspark_calib.calibration.search import search
+from dspark_calib.calibration.selection import choose
+from dspark_calib.metrics.bins import DEFAULT_BINS
+
+Floats = npt.NDArray[np.float64]
+
+
+def fit_sts(
+    rows: FitRows,
+    *,
+    objective: Objective = "ece",
+    select: Selection = "parsimonious",
+    bins: int = DEFAULT_BINS,
+    seed: int = 0,
+) -> TemperatureFit:
+    """Fit all positions of a block, left to right.
+
+    Args:
+        rows: The rows to fit on; left at the end of the block.
+        objective: What to minimise.
+        select: `parsimonious` or `paper`.
+        bins: Of the ECE.
+        seed: Of the replicates behind selection and intervals.
+    """
+    rows.restart()
+    facts = survey_positions(rows)
+    positions = []
+    for k in range(rows.gamma):
+        fit = fit_position(rows, facts[k], objective=objective, select=select, bins=bins, seed=seed)
+        rows.fix(fit.temperature)
+        positions.append(fit)
+    return TemperatureFit(
+        positions=tuple(positions), objective=objective, grid="default", select=select, view=rows.view
+    )
+
+
+def fit_position(
+    rows: FitRows, facts: PositionFacts, *, objective: Objective, select: Selection, bins: int, seed: int
+) -> PositionFit:
+    """Fit the position at hand, or keep T = 1 where its data cannot bear a fit."""
+    flags = facts.flags
+    if flags:
+        return _kept(rows, facts, objective, bins)
+    candidates, curve = search(rows, objective, select, bins)
+    choice = choose(candidates, rows.hashes, select, seed)
+    values = candidates.objective
+    temperature = float(candidates.temperatures[choice.chosen])
+    best = float(candidates.temperatures[choice.best])
+    identity = candidates.temperatures == 1.0
+    before = float(values[identity][0]) if identity.any() else _objective_at(rows, objective, 1.0, bins)
+    return PositionFit(
+        position=rows.position + 1,
+        temperature=temperature,
+        best_temperature=best,
+        interval=choice.interval,
+        objective_before=before,
+        objective_after=float(values[choice.chosen]),
+        flags=("at_grid_edge",) if at_edge(best) else (),
+        n=facts.n,
+        positives=facts.positives,
+        curve=curve,
+    )
+
+
+def _kept(rows: FitRows, facts: PositionFacts, objective: Objective, bins: int) -> PositionFit:
+    value = _objective_at(rows, objective, 1.0, bins) if facts.n else None
+    return PositionFit(
+        position=rows.position + 1,
+        temperature=1.0,
+        best_temperature=1.0,
+        interval=None,
+        objective_before=value,
+        objective_after=value,
+        flags=("kept_at_identity", *facts.flags),
+        n=facts.n,
+        positives=facts.positives,
+    )
+
+
+def _objective_at(rows: FitRows, objective: Objective, temperature: float, bins: int) -> float:
+    return float(evaluate_objective(rows, objective, np.array([temperature]), bins).objective[0])

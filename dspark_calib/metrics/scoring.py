@@ -1,0 +1,303 @@
+"""From sums to measures: the table of one group of clusters, with its replicates.
+
+All intervals resample clusters through weights on their sums; no row is touched again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dspark_calib.metrics.acceptance import ratio_estimate
+from dspark_calib.metrics.bins import BinSums, equal_width_edges
+from dspark_calib.metrics.bootstrap import Hashes, weight_blocks
+from dspark_calib.metrics.corp import decompose_brier
+from dspark_calib.metrics.ece import compute_squared_error_debiased
+from dspark_calib.metrics.estimate import (
+    UNDEFINED,
+    Estimate,
+    basic_estimate,
+    normal_estimate,
+    percentile_estimate,
+)
+from dspark_calib.metrics.ranking import auroc_of_counts, clustered_se
+from dspark_calib.metrics.scores import PositionScores, ScoreChange, ScoreDraws, Scores
+from dspark_calib.metrics.smooth_ece import smooth_ece_of_residuals
+from dspark_calib.metrics.view_sums import Placements, ViewSums
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSums:
+    """The sums of one view for one group of rounds.
+
+    Attributes:
+        counts: Rows by cluster, position, bin and label, int64 [C, γ, B, 2].
+        predicted: Sum of predictions, float64 [C, γ, B].
+        squared_error: float64 [C, γ].
+        log_loss: float64 [C, γ].
+        scores: Rows by position, label and score bin, int64 [γ, 2, S].
+        residuals: float64 [γ, M].
+        placements: By cluster, position and label, float64 [C, γ, 2].
+        hashes: Of the clusters, uint64 [C].
+    """
+
+    counts: Integers
+    predicted: Floats
+    squared_error: Floats
+    log_loss: Floats
+    scores: Integers
+    residuals: Floats
+    placements: Floats
+    hashes: Hashes
+
+    @classmethod
+    def select(
+        cls,
+        sums: ViewSums,
+        places: Placements,
+        members: npt.NDArray[np.bool_],
+        group: int,
+        hashes: Hashes,
+    ) -> "GroupSums":
+        """Take the clusters of one group.
+
+        Args:
+            sums: Sums over all rows.
+            places: Placements over all rows.
+            members: Clusters of the group, bool [C].
+            group: Its number, or -1 for all rows.
+            hashes: Of the members.
+        """
+        whole = group < 0
+        # With one group its placements are those among all rows.
+        place = places.overall if whole or len(sums.scores) == 1 else places.own
+        return cls(
+            counts=sums.counts[members],
+            predicted=sums.predicted[members],
+            squared_error=sums.squared_error[members],
+            log_loss=sums.log_loss[members],
+            scores=sums.scores.sum(axis=0) if whole else sums.scores[group],
+            residuals=sums.residuals.sum(axis=0) if whole else sums.residuals[group],
+            placements=place[members],
+            hashes=hashes,
+        )
+
+    @property
+    def n(self) -> Integers:
+        """Rows by cluster, position and bin, shape [C, γ, B]."""
+        return np.asarray(self.counts.sum(axis=-1))
+
+    @property
+    def excess(self) -> Floats:
+        """Σ(p - y) by cluster, position and bin, shape [C, γ, B]."""
+        return self.predicted - self.counts[..., 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Replicates:
+    ece: Floats  # [R, γ]
+    null_ece: Floats  # [R, γ], had the confidences been calibrated
+    bias: Floats  # [R, γ]
+    brier: Floats  # [R, γ]
+
+    @property
+    def mean_ece(self) -> Floats:
+        return _row_means(self.ece)
+
+
+def compute_scores(cumulative: GroupSums, conditional: GroupSums, *, draws: int, seed: int) -> Scores:
+    """Return both views of one group with intervals.
+
+    Args:
+        cumulative: Sums of a_k.
+        conditional: Sums of c_k.
+        draws: Bootstrap replicates.
+        seed: Of the replicates.
+    """
+    replicates = _replicate(cumulative, draws, seed)
+    positions = _positions(cumulative, replicates)
+    defined = [p for p in positions if p.ece.value is not None]
+    mean = float(np.mean([p.ece.value for p in defined])) if defined else None
+    floors = [p.ece_floor for p in defined if p.ece_floor is not None]
+    return Scores(
+        cumulative=positions,
+        conditional=_positions(conditional, _replicate(conditional, draws, seed)),
+        mean_ece=basic_estimate(mean, replicates.mean_ece, lowest=0.0, highest=1.0),
+        mean_ece_floor=float(np.mean(floors)) if floors else None,
+        draws=ScoreDraws(
+            ece=replicates.ece, bias=replicates.bias, brier=replicates.brier, mean_ece=replicates.mean_ece
+        ),
+    )
+
+
+def compute_change(raw: Scores, calibrated: Scores) -> ScoreChange:
+    """Return calibrated minus raw, paired by replicate."""
+
+    def paired(name: str, interval: Callable[[float | None, Floats], Estimate]) -> tuple[Estimate, ...]:
+        new, old = getattr(calibrated.draws, name), getattr(raw.draws, name)
+        return tuple(
+            interval(_minus(getattr(c, name).value, getattr(r, name).value), new[:, k] - old[:, k])
+            for k, (c, r) in enumerate(zip(calibrated.cumulative, raw.cumulative, strict=True))
+        )
+
+    return ScoreChange(
+        ece=paired("ece", basic_estimate),  # both ends are folded at 0, the calibrated one more: pivotal
+        bias=paired("bias", percentile_estimate),
+        brier=paired("brier", percentile_estimate),
+        auroc=tuple(
+            Estimate(value=_minus(c.auroc.value, r.auroc.value))
+            for c, r in zip(calibrated.cumulative, raw.cumulative, strict=True)
+        ),
+        mean_ece=basic_estimate(
+            _minus(calibrated.mean_ece.value, raw.mean_ece.value), calibrated.draws.mean_ece - raw.draws.mean_ece
+        ),
+    )
+
+
+def _minus(new: float | None, old: float | None) -> float | None:
+    return None if new is None or old is None else new - old
+
+
+def _replicate(sums: GroupSums, draws: int, seed: int) -> _Replicates:
+    clusters, gamma, bins = sums.predicted.shape
+    if clusters < 2:
+        empty = np.full((draws, gamma), np.nan)
+        return _Replicates(ece=empty, null_ece=empty, bias=empty, brier=empty)
+    excess = sums.excess.reshape(clusters, -1)
+    n = sums.n.reshape(clusters, -1).astype(np.float64)
+    # Σ(p - y) that each cluster would have, were its bin calibrated: its excess less its share of the bin's.
+    share = np.divide(excess.sum(0), n.sum(0), out=np.zeros(gamma * bins), where=n.sum(0) > 0)
+    out = {name: np.full((draws, gamma), np.nan) for name in ("ece", "null_ece", "bias", "brier")}
+    for block, w in weight_blocks(sums.hashes, draws, seed):
+        weighted_n = w @ n
+        weighted = w @ excess
+        total = weighted_n.reshape(-1, gamma, bins).sum(-1)
+        out["ece"][block] = _over(np.abs(weighted).reshape(-1, gamma, bins).sum(-1), total)
+        null = weighted - weighted_n * share
+        out["null_ece"][block] = _over(np.abs(null).reshape(-1, gamma, bins).sum(-1), total)
+        out["bias"][block] = _over(weighted.reshape(-1, gamma, bins).sum(-1), total)
+        out["brier"][block] = _over(w @ sums.squared_error, total)
+    return _Replicates(**out)
+
+
+def _over(numerator: Floats, denominator: Floats) -> Floats:
+    return np.divide(numerator, denominator, out=np.full_like(numerator, np.nan), where=denominator > 0)
+
+
+def _row_means(values: Floats) -> Floats:
+    defined = np.isfinite(values)
+    count = defined.sum(axis=1)
+    return _over(np.where(defined, values, 0.0).sum(axis=1), count.astype(np.float64))
+
+
+def _positions(sums: GroupSums, replicates: _Replicates) -> tuple[PositionScores, ...]:
+    return tuple(_position(sums, replicates, k) for k in range(sums.predicted.shape[1]))
+
+
+def _position(sums: GroupSums, replicates: _Replicates, k: int) -> PositionScores:
+    n, labels = sums.n[:, k], sums.counts[:, k].sum(axis=1)  # [C, B], [C, 2]
+    total, positives = int(n.sum()), int(labels[:, 1].sum())
+    clusters = int((n.sum(axis=1) > 0).sum())
+    reliability = _bins(n, sums.predicted[:, k], sums.counts[:, k, :, 1])
+    usable = replicates if clusters > 1 else None
+    ece, floor, floor_high = _ece(reliability, sums.excess[:, k], n, usable, k)
+    rows = n.sum(axis=1)
+    bias = float((reliability.predicted_sum - reliability.observed_sum).sum() / total) if total else None
+    brier = ratio_estimate(sums.squared_error[:, k], rows)
+    single = total > 0 and positives in (0, total)
+    return PositionScores(
+        position=k + 1,
+        n=total,
+        positives=positives,
+        clusters=clusters,
+        predicted_sum=float(reliability.predicted_sum.sum()),
+        ece=ece,
+        ece_floor=floor,
+        ece_floor_high=floor_high,
+        ece_at_floor=None if ece.value is None or floor_high is None else ece.value <= floor_high,
+        ece_squared_debiased=compute_squared_error_debiased(reliability),
+        smooth_ece=smooth_ece_of_residuals(sums.residuals[k], float(total)),
+        bias=percentile_estimate(bias, None if usable is None else usable.bias[:, k]),
+        brier=brier,
+        log_loss=ratio_estimate(sums.log_loss[:, k], rows, highest=float("inf")),
+        auroc=_auroc(sums, k, labels),
+        corp=None if brier.value is None else decompose_brier(brier.value, *_score_cells(sums.scores[k])),
+        bins=reliability,
+        missing=_missing(total, single=single, clusters=clusters),
+    )
+
+
+def _missing(total: int, *, single: bool, clusters: int) -> str | None:
+    if total == 0:
+        return "no rounds"
+    if single:
+        return "single class"
+    return "one prompt" if clusters < 2 else None
+
+
+def _ece(
+    reliability: BinSums, excess: Floats, n: Integers, replicates: _Replicates | None, k: int
+) -> tuple[Estimate, float | None, float | None]:
+    """Return the ECE with its basic interval, its floor and the floor's 95 % quantile.
+
+    At the floor the basic interval is too short (its replicates are folded at 0): it then reaches from 0 to
+    no less than the quantile of the floor, which is as far as an unseen error could hide.
+    """
+    value = reliability.ece
+    if value is None:
+        return UNDEFINED, None, None
+    if replicates is None:
+        return Estimate(value=value), None, None
+    estimate = basic_estimate(value, replicates.ece[:, k], lowest=0.0, highest=1.0)
+    null = replicates.null_ece[:, k]
+    floor_high = float(np.quantile(null[np.isfinite(null)], 0.95)) if np.isfinite(null).any() else None
+    if floor_high is not None and value <= floor_high and estimate.high is not None:
+        estimate = Estimate(value=value, se=estimate.se, low=0.0, high=max(estimate.high, floor_high))
+    return estimate, _clustered_floor(reliability, excess, n), floor_high
+
+
+def _clustered_floor(reliability: BinSums, excess: Floats, n: Integers) -> float:
+    """Return √(2/π) Σ_b sd(S_b) / n, with sd from the clusters' own scatter (§2.1 of the statistics page)."""
+    rows = np.asarray(reliability.n, dtype=np.float64)
+    total = excess.sum(axis=0)
+    share = np.divide(total, rows, out=np.zeros_like(rows), where=rows > 0)
+    deviation = excess - n * share
+    clusters = max(int((n.sum(axis=1) > 0).sum()), 2)
+    variance = (deviation**2).sum(axis=0) * clusters / (clusters - 1)
+    return float(np.sqrt(2 / np.pi) * np.sqrt(variance).sum() / rows.sum())
+
+
+def _bins(n: Integers, predicted: Floats, positives: Integers) -> BinSums:
+    rows, hits = n.sum(axis=0), positives.sum(axis=0)
+    rate = np.divide(hits, rows, out=np.zeros(len(rows)), where=rows > 0)
+    clusters = (n > 0).sum(axis=0)
+    scatter = ((positives - n * rate) ** 2).sum(axis=0)
+    correction = np.where(clusters > 1, clusters / np.maximum(clusters - 1, 1), np.nan)
+    se = np.sqrt(scatter * correction) / np.where(rows > 0, rows, np.nan)
+    return BinSums(
+        edges=equal_width_edges(len(rows)),
+        n=rows,
+        predicted_sum=predicted.sum(axis=0),
+        observed_sum=hits.astype(np.float64),
+        observed_se=se,
+    )
+
+
+def _auroc(sums: GroupSums, k: int, labels: Integers) -> Estimate:
+    value = auroc_of_counts(sums.scores[k, 0], sums.scores[k, 1])
+    if value is None:
+        return UNDEFINED
+    negatives, positives = labels[:, 0].astype(np.float64), labels[:, 1].astype(np.float64)
+    place = sums.placements[:, k]
+    se = clustered_se(value, place[:, 1], positives, place[:, 0], negatives)
+    return normal_estimate(value, se, lowest=0.0, highest=1.0)
+
+
+def _score_cells(scores: Integers) -> tuple[Floats, Floats]:
+    total = scores.sum(axis=0)
+    filled = total > 0
+    return total[filled].astype(np.float64), scores[1, filled].astype(np.float64)
