@@ -10,12 +10,14 @@ PAGE = Path(__file__).parent / "reference" / "report-json.md"
 
 INTRODUCTION = """# Report JSON
 
-`dspark-calib report --json` writes `report/report.json`: everything the page shows, in one object. This page is generated from the JSON Schema in
-`dspark_calib/summary/report.schema.json` by `docs/report_reference.py`; `make test` validates reports against it.
+`dspark-calib report --json` writes `report/report.json`: everything the page shows, in one object. This page is generated
+from the JSON Schema in `dspark_calib/summary/report.schema.json` by `docs/report_reference.py`; the tests validate
+reports against it.
 
-- `schema` is the first key; keys keep their names and meaning within one schema version, and new keys may be added.
+- `schema` is the first key; within one schema version keys keep their names and meaning.
 - Positions are counted from 1. A value that does not exist is `null`; there is never NaN or Infinity.
-- A number `x` may have beside it `x_se`, its standard error, and `x_interval`, its 95 % interval, both clustered by prompt.
+- A number `x` may have beside it `x_se`, its standard error, and `x_interval`, its 95 % interval; both are clustered by
+  prompt.
 """
 
 

@@ -193,9 +193,10 @@ def test_every_command_and_option_is_explained(name: str) -> None:
     assert f"\n## {name}\n" in (ROOT / "docs" / "reference" / "cli.md").read_text()
 
 
-def test_the_command_reference_is_current() -> None:
-    """docs/reference/cli.md is what the app says now."""
-    subprocess.run([sys.executable, ROOT / "docs" / "cli_reference.py", "--check"], check=True)
+@pytest.mark.parametrize("generator", ["cli_reference.py", "report_reference.py"])
+def test_generated_pages_are_current(generator: str) -> None:
+    """The command line and report pages are what the app and the schema say now."""
+    subprocess.run([sys.executable, ROOT / "docs" / generator, "--check"], check=True)
 
 
 def test_every_decision_is_listed() -> None:
