@@ -59,6 +59,7 @@ def compute_simulation(
     min_user_speed: float | None = None,
     requests: int | None = None,
     seed: int = 0,
+    warnings: Sequence[str] = (),
     on_replay: Callable[[], None] | None = None,
 ) -> Simulation:
     """Replay every policy under every confidence source at every concurrency, then recommend.
@@ -74,6 +75,7 @@ def compute_simulation(
         min_user_speed: Tokens per second a user must get.
         requests: Requests to finish in each replay; None: every response once, at least 2·R.
         seed: Of the order in which responses are drawn again.
+        warnings: What the reader must know already.
         on_replay: Called after each replay of the grid.
 
     Raises:
@@ -101,7 +103,7 @@ def compute_simulation(
         min_user_speed=min_user_speed,
         recommendations=recommendations,
         best_under_sla=best_under_sla,
-        warnings=tuple(_warnings(responses, replays, concurrencies)),
+        warnings=(*warnings, *_warnings(responses, replays, concurrencies)),
     )
 
 

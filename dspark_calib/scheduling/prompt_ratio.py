@@ -21,6 +21,11 @@ class Interval:
     low: float
     high: float
 
+    @property
+    def half_width(self) -> float:
+        """Half the distance between the ends."""
+        return (self.high - self.low) / 2
+
     def scaled(self, factor: float) -> "Interval":
         """Return the interval of factor · quantity, for a positive factor."""
         return Interval(low=self.low * factor, high=self.high * factor)

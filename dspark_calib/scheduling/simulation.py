@@ -64,16 +64,26 @@ class Simulation:
         return find_replay(self.replays, policy, confidence, concurrency)
 
     @property
+    def concurrencies(self) -> tuple[int, ...]:
+        """R values in the order they were replayed."""
+        return tuple(dict.fromkeys(replay.concurrency for replay in self.replays))
+
+    def regret_of(self, replay: ReplayResult) -> Regret | None:
+        """Return what a replay loses against the oracle under the same policy; None for the oracle, or without one."""
+        oracle = self.find(replay.policy, ORACLE, replay.concurrency)
+        if replay.confidence == ORACLE or oracle is None:
+            return None
+        return Regret(
+            policy=replay.policy,
+            confidence=replay.confidence,
+            concurrency=replay.concurrency,
+            loss=throughput_change(replay, oracle).negated(),
+        )
+
+    @property
     def regrets(self) -> tuple[Regret, ...]:
         """Loss of raw and calibrated confidences against the oracle, where there is one."""
-        found = []
-        for replay in self.replays:
-            oracle = self.find(replay.policy, ORACLE, replay.concurrency)
-            if replay.confidence != ORACLE and oracle is not None:
-                loss = throughput_change(replay, oracle).negated()
-                cell = (replay.policy, replay.confidence, replay.concurrency)
-                found.append(Regret(policy=cell[0], confidence=cell[1], concurrency=cell[2], loss=loss))
-        return tuple(found)
+        return tuple(regret for replay in self.replays if (regret := self.regret_of(replay)) is not None)
 
     def on_pareto_front(self, replay: ReplayResult) -> bool:
         """Whether no other replay of the same confidence source is faster for users and in total alike."""

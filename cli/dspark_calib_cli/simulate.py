@@ -1,0 +1,90 @@
+"""`simulate`: replay verification policies on a trace and say what calibration is worth."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dspark_calib_cli.console import print_json, progress_bar, warn
+from dspark_calib_cli.number_lists import whole_numbers
+from dspark_calib_cli.options import (
+    DEFAULT_CALIBRATION,
+    DEFAULT_TRACE,
+    CalibrationOption,
+    Config,
+    Format,
+    OutputFormat,
+    Quiet,
+    Seed,
+    TraceFolder,
+)
+from dspark_calib_cli.simulation_tables import print_simulation
+
+
+def simulate(
+    sps: Annotated[
+        Path, typer.Option("--sps", metavar="FILE", help="Speed curve: of profile-sps, SGLang, DeepInfer or CSV.")
+    ],
+    trace: TraceFolder = DEFAULT_TRACE,
+    calibration: CalibrationOption = None,
+    concurrency: Annotated[
+        str, typer.Option("--concurrency", metavar="R,R,…", help="Requests in every step.")
+    ] = "1,8,64,256",
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="POLICY",
+            help="fixed, fixed:LENGTH, threshold:C (on c_k), survival:A (on a_k), algorithm1, search, deepinfer.",
+            show_default="fixed, algorithm1, search, deepinfer",
+        ),
+    ] = None,
+    min_user_speed: Annotated[
+        float | None,
+        typer.Option("--min-user-speed", metavar="X", min=0.0, help="Tokens per second that every user must get."),
+    ] = None,
+    requests: Annotated[
+        int | None,
+        typer.Option(
+            "--requests", metavar="N", min=1, help="Requests to finish.", show_default="every response, at least 2·R"
+        ),
+    ] = None,
+    seed: Seed = 0,
+    output: Format = OutputFormat.TEXT,
+    quiet: Quiet = False,
+    config: Config = None,  # noqa: ARG001 - read by the app before the command runs
+) -> None:
+    """Replay verification policies on a trace and say what calibration is worth in tokens per second.
+
+    The trace must hold every anchor (collect --anchors all); a loop trace replays full verification only.
+
+    Example: dspark-calib simulate trace-all --sps sps.json --concurrency 1,8,64 --min-user-speed 40
+    """
+    loads = whole_numbers(concurrency, "--concurrency")
+    from dspark_calib.calibration.file import read_calibration
+    from dspark_calib.scheduling.curve_files import read_curve
+    from dspark_calib.scheduling.simulate_trace import simulate_trace
+    from dspark_calib.trace import open_trace
+
+    file = calibration or (DEFAULT_CALIBRATION if DEFAULT_CALIBRATION.is_file() else None)
+    curve = read_curve(sps)
+    temperatures = None if file is None else read_calibration(file)
+    with progress_bar(quiet=quiet, unit="replays") as progress:
+        task = progress.add_task("replaying", total=None, speed="")
+        result = simulate_trace(
+            open_trace(trace),
+            curve,
+            temperatures,
+            concurrencies=loads,
+            policies=policy or (),
+            min_user_speed=min_user_speed,
+            requests=requests,
+            seed=seed,
+            on_replay=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    for message in result.warnings:
+        warn(message, quiet=quiet)
+    if output is OutputFormat.JSON:
+        print_json(result.to_dict())
+    else:
+        print_simulation(result)
