@@ -1,0 +1,1 @@
+"""Decisions: records with an outcome and its reasons."""
