@@ -53,7 +53,7 @@ def export(
     exported = export_calibration(
         calibration,
         engine,
-        drafter=drafter,
+        drafter_hash=None if drafter is None else _hash_of(drafter),
         out=out,
         check=check,
         allow_other_checkpoint=allow_other_checkpoint,
@@ -68,3 +68,13 @@ def export(
     else:
         say(f"{'wrote' if exported.written else 'checked'} {out}", quiet=quiet)
     say(exported.usage, quiet=quiet)
+
+
+def _hash_of(drafter: str) -> str:
+    from dspark_calib.errors import MissingExtra
+
+    try:
+        from dspark_calib.drafters.checkpoint import find_checkpoint, hash_files, weight_files
+    except ImportError as error:
+        raise MissingExtra("torch", "collect", "comparing a calibration with --drafter") from error
+    return hash_files(weight_files(find_checkpoint(drafter)))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dspark_calib.calibration import read_calibration
-from dspark_calib.engines.calibrated import drafter_hash, table_of
+from dspark_calib.engines.calibrated import table_of
 from dspark_calib.engines.export import check_checkpoint, check_setting, find_engine, render_export
 from dspark_calib.errors import ConfigError, ExportError, OutputExists
 
@@ -50,7 +50,7 @@ def export_calibration(
     calibration: Path,
     engine: str,
     *,
-    drafter: str | None = None,
+    drafter_hash: str | None = None,
     out: Path | None = None,
     check: bool = False,
     allow_other_checkpoint: bool = False,
@@ -61,7 +61,7 @@ def export_calibration(
     Args:
         calibration: The calibration file.
         engine: Name of the engine.
-        drafter: Folder or hub name of the drafter to be served, compared by content hash.
+        drafter_hash: Content hash of the drafter to be served; None leaves it uncompared.
         out: File to write; None leaves the text to the caller.
         check: Read `out` back by the engine's rule; one that exists is checked and not rewritten.
         allow_other_checkpoint: Export although the drafter is another one.
@@ -75,8 +75,7 @@ def export_calibration(
     find_engine(engine)  # an engine that reads nothing is said before anything else is
     fitted = read_calibration(calibration)
     table = table_of(fitted)
-    offered = None if drafter is None else drafter_hash(drafter)
-    warning = check_checkpoint(fitted.drafter.content_hash, offered, allow_other=allow_other_checkpoint)
+    warning = check_checkpoint(fitted.drafter.content_hash, drafter_hash, allow_other=allow_other_checkpoint)
     export = render_export(table, engine)
     if check and out is None:
         raise ConfigError("--check reads a file back; give it with --out")
