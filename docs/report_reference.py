@@ -10,7 +10,7 @@ PAGE = Path(__file__).parent / "reference" / "report-json.md"
 
 INTRODUCTION = """# Report JSON
 
-`dspark-calib report --json` writes `report/report.json`: everything the page shows, in one object. This page is generated
+`dspark-calib report --json` writes `report/report.json`: everything the page shows, in one object. It is generated
 from the JSON Schema in `dspark_calib/summary/report.schema.json` by `docs/report_reference.py`; the tests validate
 reports against it.
 
