@@ -6,6 +6,8 @@ over positions have length γ, probabilities are fractions.
 
 from dataclasses import dataclass
 
+from dspark_calib.metrics.acceptance import Acceptance
+from dspark_calib.metrics.corp import Decomposition
 from dspark_calib.metrics.estimate import Estimate
 
 
@@ -26,15 +28,6 @@ class ReliabilityBin:
     n: int
     predicted: float | None
     observed: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decomposition:
-    """Brier = miscalibration - discrimination + uncertainty (CORP; Dimitriadis, Gneiting, Jordan 2021)."""
-
-    miscalibration: float
-    discrimination: float
-    uncertainty: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +69,7 @@ class PositionMeasures:
     auroc: Estimate
     auroc_conditional: Estimate
     brier: Estimate
-    log_loss: float | None
+    log_loss: Estimate
     corp: Decomposition | None
     bins: tuple[ReliabilityBin, ...]
     missing: str | None
@@ -106,25 +99,6 @@ class CalibrationChange:
 
     positions: tuple[PositionChange, ...]
     mean_ece: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acceptance:
-    """What the target accepted of this drafter's blocks; independent of any confidence.
-
-    Attributes:
-        prefix: P(first k drafts accepted), per position.
-        conditional: P(draft k accepted | the first k-1 were), per position.
-        judged: Rounds behind each conditional rate.
-        accepted_length: τ, drafts and bonus token per round.
-        lengths: Rounds with 0, 1, … γ accepted drafts.
-    """
-
-    prefix: tuple[Estimate, ...]
-    conditional: tuple[Estimate, ...]
-    judged: tuple[int, ...]
-    accepted_length: Estimate
-    lengths: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

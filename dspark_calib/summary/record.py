@@ -7,8 +7,10 @@ made in the other modules of this room; how they are written as JSON is in `json
 from dataclasses import dataclass
 from typing import Literal
 
+from dspark_calib.calibration.tables import Baseline
+from dspark_calib.metrics.acceptance import Acceptance
 from dspark_calib.metrics.estimate import Estimate
-from dspark_calib.summary.measures import Acceptance, Group
+from dspark_calib.summary.measures import Group
 
 SCHEMA = "dspark-calib/report/1"
 
@@ -61,12 +63,12 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemperatureCurve:
-    """ECE against the temperature of one position, earlier temperatures fixed; in sample.
+    """Objective of the fit against the temperature of one position, earlier temperatures fixed; in sample.
 
     Attributes:
         position: k, from 1.
         temperatures: Increasing.
-        ece: In-sample ECE at each, same length.
+        objective: In-sample objective at each, same length.
         chosen: The temperature in the calibration.
         interval: Its 95 % interval, or None.
         flags: What the fit said about it.
@@ -74,7 +76,7 @@ class TemperatureCurve:
 
     position: int
     temperatures: tuple[float, ...]
-    ece: tuple[float, ...]
+    objective: tuple[float, ...]
     chosen: float
     interval: tuple[float, float] | None
     flags: tuple[str, ...]
@@ -176,7 +178,9 @@ class TemperatureTuple:
         content_hash: Of the trace it was fitted on.
         rounds: Rounds it was fitted on.
         selection: `parsimonious` or `paper`, or None for a file of another tool.
-        objective: What the fit minimised, or None.
+        objective: What the fit minimised (`ece`, `brier`, `nll`), or None.
+        decision: `adopt` or `keep_identity`, or None for a file of another tool.
+        reason: Why, in a sentence.
     """
 
     values: tuple[float, ...]
@@ -187,6 +191,8 @@ class TemperatureTuple:
     rounds: int
     selection: str | None
     objective: str | None
+    decision: str | None
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +220,7 @@ class Verdict:
 class Model:
     """A checkpoint: its name and the hash of its contents, where known."""
 
-    name: str
+    name: str | None
     content_hash: str | None
 
 
@@ -227,9 +233,9 @@ class Source:
         target: The large model.
         drafter: The model that proposes the blocks.
         confidence_source: `head`, or the proxy.
-        label_law: `sampled` or `greedy`.
+        label_law: `sampled` or `greedy`, None where an import does not say.
         temperature: Sampling temperature.
-        anchor_policy: `loop` or `all`.
+        anchor_policy: `loop` or `all`, None where unknown.
         seed: Of the collection, or None.
         content_hash: Of the trace.
         versions: Tool and library versions at collection.
@@ -243,9 +249,9 @@ class Source:
     target: Model
     drafter: Model
     confidence_source: str
-    label_law: str
+    label_law: str | None
     temperature: float | None
-    anchor_policy: str
+    anchor_policy: str | None
     seed: int | None
     content_hash: str | None
     versions: dict[str, str]
@@ -295,7 +301,8 @@ class Report:
         groups: "all" first, then by name.
         slices: Along confidence of position 1, prompt length and depth.
         proxies: Free proxies that the trace carries.
-        curves: ECE against temperature; empty without a calibration.
+        curves: Objective against temperature; empty without a calibration of this tool.
+        baselines: What other ways of fitting reach on the same held-out prompts of the fit.
         transfer: Between domains, or None.
         drafters: This drafter and those beside it.
         comparison: Against OLD, or None.
@@ -314,6 +321,7 @@ class Report:
     slices: tuple[Slices, ...]
     proxies: tuple[Proxy, ...]
     curves: tuple[TemperatureCurve, ...]
+    baselines: tuple[Baseline, ...]
     transfer: Transfer | None
     drafters: tuple[Drafter, ...]
     comparison: Comparison | None

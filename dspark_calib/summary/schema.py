@@ -51,7 +51,7 @@ def _record(kind: type, definitions: dict[str, Json]) -> Json:
     for field in fields(kind):
         properties |= _field(field.name, hints[field.name], words.get(field.name, ""), definitions)
     return {
-        "description": inspect.getdoc(kind).splitlines()[0] if inspect.getdoc(kind) else kind.__name__,
+        "description": (inspect.getdoc(kind) or kind.__name__).splitlines()[0],
         "type": "object",
         "properties": properties,
         "required": list(properties),

@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from dspark_calib.metrics.acceptance import ratio_estimate
 from dspark_calib.metrics.estimate import UNDEFINED
-from dspark_calib.summary.ratio import clustered_ratio
 from dspark_calib.summary.record import SliceCell, Slices
 from dspark_calib.summary.survey import Floats, SurveyBatch
 from dspark_calib.trace.rounds import UNKNOWN_ANCHOR
@@ -78,7 +78,7 @@ class SliceSums:
         sums = self.sums[:, index]
         total = sums.sum(axis=0)
         positions = total[POSITIONS]
-        calibrated = clustered_ratio(sums[:, CALIBRATED] - sums[:, OBSERVED], sums[:, POSITIONS])
+        calibrated = ratio_estimate(sums[:, CALIBRATED] - sums[:, OBSERVED], sums[:, POSITIONS], lowest=-1.0)
         return SliceCell(
             low=float(self.edges[index]),
             high=None if self.edges[index + 1] == TOKEN_EDGES[-1] else float(self.edges[index + 1]),
@@ -86,7 +86,7 @@ class SliceSums:
             prompts=int(np.count_nonzero(sums[:, ROUNDS])),
             predicted=float(total[RAW] / positions) if positions else None,
             observed=float(total[OBSERVED] / positions) if positions else None,
-            raw_bias=clustered_ratio(sums[:, RAW] - sums[:, OBSERVED], sums[:, POSITIONS]),
+            raw_bias=ratio_estimate(sums[:, RAW] - sums[:, OBSERVED], sums[:, POSITIONS], lowest=-1.0),
             calibrated_bias=calibrated if self.calibrated else UNDEFINED,
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dspark_calib.metrics.passes import map_in_order
 from dspark_calib.survival import sigmoid
 from dspark_calib.trace.clusters import ClusterKey, PromptClusters
 from dspark_calib.trace.rounds import Rounds
@@ -46,14 +47,28 @@ def survey_batches(
             own); None without a calibration.
         optional: Optional columns to read.
     """
+    return map_in_order(_with_confidences, _numbered(trace, temperatures_of, optional))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Numbered:
+    rounds: Rounds
+    clusters: npt.NDArray[np.int32]
+    temperatures: Floats | None  # [clusters so far, γ]
+
+
+def _numbered(trace: Trace, temperatures_of: TemperaturesOf | None, optional: tuple[str, ...]) -> Iterator[_Numbered]:
     clusters = PromptClusters(trace.provenance.prompts)
     known: Floats = np.empty((0, trace.gamma))
     for rounds in trace.batches(optional):
         codes = clusters.assign(rounds)
-        logits = np.ascontiguousarray(rounds.confidence_logits.T, dtype=np.float64)
-        calibrated = None
-        if temperatures_of is not None:
-            fresh = clusters.keys[len(known) :]
-            known = np.concatenate([known, temperatures_of(fresh)]) if fresh else known
-            calibrated = sigmoid(logits / known[codes].T)
-        yield SurveyBatch(rounds=rounds, clusters=codes, raw=sigmoid(logits), calibrated=calibrated)
+        fresh = clusters.keys[len(known) :]
+        if temperatures_of is not None and fresh:
+            known = np.concatenate([known, temperatures_of(fresh)])
+        yield _Numbered(rounds=rounds, clusters=codes, temperatures=None if temperatures_of is None else known)
+
+
+def _with_confidences(batch: _Numbered) -> SurveyBatch:
+    logits = np.ascontiguousarray(batch.rounds.confidence_logits.T, dtype=np.float64)
+    tempered = None if batch.temperatures is None else sigmoid(logits / batch.temperatures[batch.clusters].T)
+    return SurveyBatch(rounds=batch.rounds, clusters=batch.clusters, raw=sigmoid(logits), calibrated=tempered)

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dspark_calib.metrics.acceptance import policy_cut
+from dspark_calib.metrics.judged import NO_NAME
 from dspark_calib.summary.measures import Sweep, ThresholdPoint
 from dspark_calib.summary.survey import Floats, SurveyBatch
-from dspark_calib.trace.rounds import Rounds
+from dspark_calib.trace.rounds import UNKNOWN_ANCHOR, Rounds
 
 THRESHOLDS = tuple(i / 10 for i in range(10))
 
@@ -54,12 +56,12 @@ class SweepCounts:
     ) -> None:
         lowest = np.minimum.accumulate(confidence[:, kept], axis=0)
         accepted, observed = (column[kept].astype(np.int64) for column in (rounds.accepted, rounds.observed))
-        ended = (accepted == observed) & (observed < self.gamma)  # an accepted EOS ends the block: no bonus token
+        ended = ends_text(rounds)[kept]
         shape = self.counts.shape[3:]
         for index, threshold in enumerate(THRESHOLDS):
             verified = np.minimum(_lengths(lowest, threshold), observed)
             taken = np.minimum(accepted, verified)
-            bonus = ~(ended & (taken == observed))
+            bonus = ~(ended & (taken == accepted))
             code = np.ravel_multi_index((verified, taken, bonus.astype(np.int64)), shape)
             size = int(np.prod(shape))
             table = np.bincount(groups * size + code, minlength=self.counts.shape[1] * size)
@@ -71,8 +73,9 @@ class SweepCounts:
             return np.full(len(rounds), other, dtype=np.int64)
         labels = getattr(rounds, self.column)
         number = {name: i for i, name in enumerate(self.groups)}
-        lookup = np.array([*(number.get(name, other) for name in labels.names), other], dtype=np.int64)
-        return np.asarray(lookup[labels.codes], dtype=np.int64)  # null is -1, the last entry
+        nameless = number.get(NO_NAME, other)  # null is code -1: the last entry
+        lookup = np.array([*(number.get(name, other) for name in labels.names), nameless], dtype=np.int64)
+        return np.asarray(lookup[labels.codes], dtype=np.int64)
 
 
 def cut_by_limit(rounds: Rounds) -> npt.NDArray[np.bool_]:
@@ -80,6 +83,15 @@ def cut_by_limit(rounds: Rounds) -> npt.NDArray[np.bool_]:
     names = rounds.ending.names
     limited = np.array([*(name == "length" for name in names), False])[rounds.ending.codes]
     return np.asarray(limited & (rounds.observed < rounds.gamma))
+
+
+def ends_text(rounds: Rounds) -> npt.NDArray[np.bool_]:
+    """Return in which rounds the last accepted draft is the EOS, so that no bonus token follows, bool [n]."""
+    short = rounds.observed < rounds.gamma
+    at_end = (rounds.accepted == rounds.observed) & short & ~policy_cut(rounds)
+    eos = np.array([*(name == "eos" for name in rounds.ending.names), False])[rounds.ending.codes]
+    left = rounds.prompt_length.astype(np.int64) + rounds.response_length - 1 - rounds.anchor
+    return np.asarray(at_end | (eos & (rounds.anchor != UNKNOWN_ANCHOR) & (rounds.accepted == left)))
 
 
 def _lengths(lowest: Floats, threshold: float) -> npt.NDArray[np.int64]:

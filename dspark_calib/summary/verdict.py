@@ -24,7 +24,9 @@ def compute_verdict(
     if not groups:
         return _verdict("no_confidence", ())
     whole = groups[0]
-    stops = tuple(finding.name for finding in findings if finding.severity == "stop" and finding.name not in accepted)
+    stops = tuple(
+        finding.name for finding in findings if finding.severity == "stop" and not {finding.name, "all"} & set(accepted)
+    )
     if whole.change is None:
         return _raw_verdict(whole, stops)
     reasons = (*stops, *_gaps(evaluation, whole.change.mean_ece))

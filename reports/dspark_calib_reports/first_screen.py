@@ -51,8 +51,8 @@ def first_screen(report: Report) -> dict[str, Any]:
         "mark": MARKS[report.verdict.outcome],
         "verdict": state_verdict(report),
         "cautions": cautions(report),
-        "drafter": shown_name(report.source.drafter.name),
-        "target": shown_name(report.source.target.name),
+        "drafter": model_name(report.source.drafter, "unnamed drafter"),
+        "target": model_name(report.source.target, "an unnamed target"),
         "settings_title": _settings_title(report),
         "settings": settings(report.temperatures),
         "facts": key_facts(report),
@@ -71,6 +71,8 @@ def cautions(report: Report) -> tuple[str, ...]:
         lines.append(f"The trace has no prompt ids: {report.source.clusters} stand in for prompts in every interval.")
     if report.groups and report.groups[0].prompts < FEW_PROMPTS:
         lines.append(f"Only {report.groups[0].prompts} prompts: intervals from fewer than 30 are too narrow.")
+    if report.temperatures is not None and report.temperatures.reason:
+        lines.append(f"The fit says: {report.temperatures.reason}")
     if report.verdict.worse_groups:
         lines.append(f"Clearly worse with the temperatures in: {_names(report.verdict.worse_groups)}.")
     if report.verdict.worse_positions:
@@ -126,7 +128,8 @@ def provenance(report: Report) -> tuple[Fact, ...]:
         Fact(label="drafter", value=_model(source.drafter)),
         Fact(label="block", value=f"γ = {source.gamma}, confidence: {source.confidence_source}"),
         Fact(label="labels", value=_law(report)),
-        Fact(label="anchors", value=f"{source.anchor_policy}, seed {'–' if source.seed is None else source.seed}"),
+        Fact(label="anchors", value=source.anchor_policy or "not recorded"),
+        Fact(label="seed", value="–" if source.seed is None else str(source.seed)),
         Fact(label="data sets", value=_names(source.datasets) or "–"),
         Fact(label="trace", value=source.content_hash or "–"),
         Fact(label="collected with", value=", ".join(f"{k} {v}" for k, v in sorted(source.versions.items())) or "–"),
@@ -192,13 +195,18 @@ def _names(names: tuple[str, ...]) -> str:
     return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
 
 
+def model_name(model: Model, otherwise: str) -> str:
+    """Return what a page calls a model."""
+    return otherwise if model.name is None else shown_name(model.name)
+
+
 def _model(model: Model) -> str:
-    return model.name if model.content_hash is None else f"{model.name}, {model.content_hash}"
+    return ", ".join(part for part in (model.name, model.content_hash) if part) or "not recorded"
 
 
 def _law(report: Report) -> str:
     temperature = "" if report.source.temperature is None else f" at temperature {report.source.temperature:g}"
-    return f"{report.source.label_law}{temperature}"
+    return f"{report.source.label_law or 'law not recorded'}{temperature}"
 
 
 def _calibration(temperatures: TemperatureTuple) -> str:

@@ -6,7 +6,7 @@ so that neither markup nor table bars in them act.
 
 from dspark_calib.summary.record import Report
 from dspark_calib_reports.chapters import report_sections
-from dspark_calib_reports.first_screen import cautions, key_facts, settings
+from dspark_calib_reports.first_screen import cautions, key_facts, model_name, settings
 from dspark_calib_reports.section import Section, Table
 from dspark_calib_reports.verdict import HEADLINES, state_verdict
 
@@ -30,7 +30,8 @@ def escape(text: str) -> str:
 
 
 def _head(report: Report) -> str:
-    drafter, target = escape(report.source.drafter.name), escape(report.source.target.name)
+    drafter = escape(model_name(report.source.drafter, "unnamed drafter"))
+    target = escape(model_name(report.source.target, "an unnamed target"))
     lines = [
         f"## dspark-calib: {HEADLINES[report.verdict.outcome]}",
         "",

@@ -4,6 +4,7 @@ Every sentence states what the numbers allow and no more: an interval that holds
 told apart", an ECE at its noise floor is said to be there, and what is missing is said to be missing.
 """
 
+from dspark_calib.calibration.tables import Baseline
 from dspark_calib.metrics.estimate import Estimate
 from dspark_calib.summary.measures import Group, Measures, PositionMeasures
 from dspark_calib.summary.record import (
@@ -123,6 +124,21 @@ def state_curves(curves: tuple[TemperatureCurve, ...]) -> str:
     if flagged:
         return f"Flagged by the fit: {_positions(flagged, len(curves))}; the table of temperatures says why."
     return "Every temperature lies inside its valley; the shaded strip is its 95 % interval, the dotted line T = 1."
+
+
+def state_baselines(baselines: tuple[Baseline, ...]) -> str:
+    """Say at how many positions another way of fitting does better than the shipped one."""
+    shipped = next((b for b in baselines if b.name == "sts"), None)
+    if shipped is None:
+        return "Held-out ECE of other ways of fitting."
+    counts = []
+    for other in baselines:
+        pairs = [(a, b) for a, b in zip(other.ece, shipped.ece, strict=True) if a is not None and b is not None]
+        if other is not shipped:
+            counts.append(f"{other.name} at {sum(1 for a, b in pairs if a < b)}")
+    return (
+        f"Positions where another way has a smaller held-out ECE than STS: {', '.join(counts)} of {len(shipped.ece)}."
+    )
 
 
 def state_groups(groups: tuple[Group, ...]) -> str:

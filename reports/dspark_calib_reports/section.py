@@ -9,10 +9,11 @@ from dspark_calib_reports.figures.theme import Method
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Text cells; the first column heads its row."""
+    """Text cells; the first column heads its row. `title` is empty where the section's or panel's serves."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class Section:
 
 
 def table_titles(section: Section) -> tuple[str, ...]:
-    """Return what stands over each table: its panel's title where they come in pairs, else the section's."""
+    """Return what stands over each table: its own title, that of its panel, or that of the section."""
     if len(section.tables) == len(section.panels) > 1:
         return tuple(panel.title for panel in section.panels)
-    return (section.title, *(f"{section.title}: curves" for _ in section.tables[1:]))
+    return tuple(table.title or section.title for table in section.tables)

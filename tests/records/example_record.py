@@ -7,11 +7,12 @@ import itertools
 import math
 from dataclasses import replace
 
+from dspark_calib.calibration.tables import Baseline
+from dspark_calib.metrics.acceptance import Acceptance
+from dspark_calib.metrics.corp import Decomposition
 from dspark_calib.metrics.estimate import UNDEFINED, Estimate
 from dspark_calib.summary.measures import (
-    Acceptance,
     CalibrationChange,
-    Decomposition,
     Group,
     Measures,
     PositionChange,
@@ -77,7 +78,7 @@ def position_measures(position: int, n: int, ece: float, overconfidence: float) 
         auroc=around(0.8 + 0.01 * position + 0.004 * (overconfidence < 0.1), 0.006),
         auroc_conditional=around(0.78 - 0.01 * position, 0.01),
         brier=around(0.16 - 0.01 * position + ece / 4, 0.003),
-        log_loss=0.5 - 0.02 * position,
+        log_loss=around(0.5 - 0.02 * position, 0.01),
         corp=Decomposition(miscalibration=ece / 4, discrimination=0.08, uncertainty=observed * (1 - observed)),
         bins=reliability(position, n, overconfidence),
         missing=None,
@@ -104,7 +105,7 @@ def missing_measures(position: int, n: int, why: str) -> PositionMeasures:
         auroc=UNDEFINED,
         auroc_conditional=UNDEFINED,
         brier=UNDEFINED,
-        log_loss=None,
+        log_loss=UNDEFINED,
         corp=None,
         bins=empty,
         missing=why,
@@ -180,6 +181,7 @@ def without_calibration(whole: Report) -> Report:
         evaluation=None,
         temperatures=None,
         curves=(),
+        baselines=(),
         transfer=None,
         groups=groups,
         verdict=outcome,
@@ -219,6 +221,8 @@ def temperatures(gamma: int) -> TemperatureTuple:
         rounds=12_000,
         selection="parsimonious",
         objective="ece",
+        decision="adopt",
+        reason="the held-out mean ECE falls at every assignment of folds",
     )
 
 
@@ -228,7 +232,7 @@ def curve(position: int, chosen: float) -> TemperatureCurve:
     return TemperatureCurve(
         position=position,
         temperatures=grid,
-        ece=tuple(0.01 + 0.05 * math.log(t / chosen) ** 2 for t in grid),
+        objective=tuple(0.01 + 0.05 * math.log(t / chosen) ** 2 for t in grid),
         chosen=chosen,
         interval=(chosen - 0.1, chosen + 0.12),
         flags=(),
@@ -338,6 +342,10 @@ def example_report(gamma: int = 7, names: tuple[str, ...] = ("chat", "code", "ma
             for n, a in (("draft_prob", 0.74), ("margin", 0.73), ("entropy", 0.71))
         ),
         curves=tuple(curve(k + 1, t) for k, t in enumerate(tuple_.values)),
+        baselines=tuple(
+            Baseline(name=n, temperatures=None, ece=(e,) * gamma, brier=(0.15,) * gamma)
+            for n, e in (("identity", 0.06), ("sts", 0.012), ("global", 0.02), ("isotonic", 0.011))
+        ),
         transfer=Transfer(
             fitted_on=names,
             judged_on=names,

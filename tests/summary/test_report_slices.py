@@ -1,11 +1,10 @@
-"""Slices and clustered ratios against literal sums and the cluster jackknife."""
+"""Slices against literal sums over the rounds of a cell."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dspark_calib.summary.ratio import clustered_ratio
 from dspark_calib.summary.slices import SliceSums, slice_columns
 from dspark_calib.summary.survey import survey_batches
 from dspark_calib.survival import prefix_survival
@@ -87,28 +86,6 @@ def test_any_split_into_batches_gives_the_same_slices() -> None:
         results.append([x for c in slices.cells for x in (c.n, c.prompts, c.raw_bias.value, c.raw_bias.se)])
     assert results[0] == pytest.approx(results[1], rel=1e-9)
     assert results[0] == pytest.approx(results[2], rel=1e-9)
-
-
-def test_clustered_ratio_agrees_with_the_jackknife() -> None:
-    """The linearised standard error equals the delete-one-cluster jackknife's to second order."""
-    rng = np.random.default_rng(3)
-    y = rng.integers(20, 60, 400).astype(float)
-    x = y * rng.normal(0.3, 0.1, 400)
-    estimate = clustered_ratio(x, y)
-    left_out = (x.sum() - x) / (y.sum() - y)
-    jackknife = np.sqrt(399 / 400 * np.square(left_out - left_out.mean()).sum())
-    assert estimate.value == pytest.approx(x.sum() / y.sum())
-    assert estimate.se == pytest.approx(jackknife, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("y", "value", "interval"), [([0.0, 0.0], None, False), ([5.0, 0.0], 0.2, False), ([5.0, 5.0], 0.2, True)]
-)
-def test_clustered_ratio_without_enough_clusters(y: list[float], value: float | None, interval: bool) -> None:
-    """No rounds give no number; one cluster gives a number without an interval."""
-    estimate = clustered_ratio(np.array(y) / 5, np.array(y))
-    assert estimate.value == value
-    assert (estimate.low is not None) == interval
 
 
 def test_calibrated_bias_is_undefined_without_a_calibration() -> None:

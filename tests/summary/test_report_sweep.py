@@ -26,6 +26,7 @@ def mixed_trace(seed: int = 0) -> Trace:
             rounds,
             accepted=accepted.astype(np.int16),
             observed=observed,
+            anchor=np.full(n, -1, np.int32),
             domain=Labels.encode(["math" if i < 120 else "a & b" for i in range(n)]),
             ending=Labels.encode(["length" if cut else "eos" for cut in limited]),
         ),

@@ -3,7 +3,7 @@
 from dspark_calib.summary.measures import Group
 from dspark_calib.summary.record import Report
 from dspark_calib_reports import narrative
-from dspark_calib_reports.figures import calibration_error, reliability, temperature
+from dspark_calib_reports.figures import calibration_error, groups, reliability, temperature
 from dspark_calib_reports.figures.theme import methods_of
 from dspark_calib_reports.section import Panel, Section
 
@@ -15,7 +15,7 @@ def effect_sections(report: Report) -> tuple[Section, ...]:
     if not report.groups:
         return ()
     whole = report.groups[0]
-    return (_reliability(whole), _error(whole), *_temperatures(report), _corp(whole))
+    return (_reliability(whole), _error(whole), *_temperatures(report), *_baselines(report), _corp(whole))
 
 
 def _reliability(group: Group) -> Section:
@@ -62,14 +62,14 @@ def _temperatures(report: Report) -> tuple[Section, ...]:
         Section(
             key="temperatures",
             chapter=TITLE,
-            title="ECE against temperature",
+            title="Objective against temperature",
             sentence=narrative.state_curves(report.curves),
             panels=tuple(
                 Panel(
                     key=f"temperature-{curve.position}",
                     title=f"position {curve.position}",
-                    finding=f"T = {curve.chosen:g}",
-                    figure=temperature.draw_temperature_curve(curve),
+                    finding=f"T = {curve.chosen:.3f}",
+                    figure=temperature.draw_temperature_curve(curve, report.temperatures.objective or "ece"),
                 )
                 for curve in report.curves
             ),
@@ -100,4 +100,21 @@ def _corp(group: Group) -> Section:
         ),
         tables=(calibration_error.tabulate_corp(group),),
         note="CORP: Brier = miscalibration − discrimination + uncertainty, with an isotonic curve for the truth.",
+    )
+
+
+def _baselines(report: Report) -> tuple[Section, ...]:
+    if not report.baselines:
+        return ()
+    return (
+        Section(
+            key="baselines",
+            chapter=TITLE,
+            title="Against other ways of fitting",
+            sentence=narrative.state_baselines(report.baselines),
+            panels=(Panel(key="baselines", title="", figure=groups.draw_baselines(report.baselines)),),
+            tables=(groups.tabulate_baselines(report.baselines),),
+            note="ECE held out by prompt on the trace of the fit; Platt and isotonic show what is beyond temperatures. "
+            "Colour runs from 0 to 0.10.",
+        ),
     )

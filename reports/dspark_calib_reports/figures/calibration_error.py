@@ -126,7 +126,7 @@ def _score_rows(measures: Measures, label: str) -> list[tuple[str, ...]]:
             fraction(row.smooth_ece),
             fraction(row.auroc.value),
             fraction(row.brier.value),
-            fraction(row.log_loss),
+            fraction(row.log_loss.value),
             fraction(row.predicted_mean),
             fraction(row.observed_mean),
             row.missing or ("at the floor" if row.ece_at_floor else ""),

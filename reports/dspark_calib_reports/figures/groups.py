@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from dspark_calib.calibration.tables import Baseline
 from dspark_calib.summary.measures import Group, Measures
 from dspark_calib.summary.record import Transfer
 from dspark_calib_reports.figures.theme import HEAT, blank_figure
@@ -29,6 +30,22 @@ def draw_transfer(transfer: Transfer) -> go.Figure:
     figure.update_xaxes(title_text="judged on", side="bottom")
     figure.update_yaxes(title_text="fitted on")
     return figure
+
+
+def draw_baselines(baselines: tuple[Baseline, ...]) -> go.Figure:
+    """Draw held-out ECE of every way of fitting by position."""
+    gamma = len(baselines[0].ece)
+    figure = _matrix([b.ece for b in baselines], [str(k) for k in range(1, gamma + 1)], [b.name for b in baselines])
+    figure.update_xaxes(title_text="draft position", side="bottom")
+    return figure
+
+
+def tabulate_baselines(baselines: tuple[Baseline, ...]) -> Table:
+    """List held-out ECE and Brier of every way of fitting."""
+    gamma = len(baselines[0].ece)
+    header = ("method", *(f"ECE {k + 1}" for k in range(gamma)), *(f"Brier {k + 1}" for k in range(gamma)))
+    rows = tuple((b.name, *map(fraction, b.ece), *map(fraction, b.brier)) for b in baselines)
+    return Table(header=header, rows=rows)
 
 
 def tabulate_groups(groups: tuple[Group, ...]) -> Table:

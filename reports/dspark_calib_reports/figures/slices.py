@@ -51,5 +51,5 @@ def tabulate_slices(slices: Slices) -> Table:
 def cell_name(slices: Slices, cell: SliceCell) -> str:
     """Write the range of one cell."""
     if slices.quantity == "confidence_1":
-        return f"{decimal(cell.low)}–{decimal(cell.high)}"
+        return f"{decimal(cell.low, 1)}–{decimal(cell.high, 1)}"
     return f"from {cell.low:,.0f}" if cell.high is None else f"{cell.low:,.0f}–{cell.high:,.0f}"

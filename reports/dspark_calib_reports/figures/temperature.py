@@ -1,4 +1,4 @@
-"""ECE against the temperature of one position, with the chosen temperature and its interval."""
+"""The objective of the fit against the temperature of one position, with the chosen temperature and its interval."""
 
 import plotly.graph_objects as go
 
@@ -7,15 +7,17 @@ from dspark_calib_reports.figures.theme import CALIBRATED, GREY, RAW, blank_figu
 from dspark_calib_reports.numerals import decimal
 from dspark_calib_reports.section import Table
 
+OBJECTIVES = {"ece": "ECE", "brier": "Brier", "nll": "log loss"}
 
-def draw_temperature_curve(curve: TemperatureCurve) -> go.Figure:
+
+def draw_temperature_curve(curve: TemperatureCurve, objective: str) -> go.Figure:
     """Draw one position's objective; a flat valley is a temperature that the data do not pin down."""
-    figure = blank_figure(x="temperature", y="ECE in sample", height=260)
+    figure = blank_figure(x="temperature", y=f"{OBJECTIVES[objective]} in sample", height=260)
     figure.add_scatter(
         x=list(curve.temperatures),
-        y=list(curve.ece),
+        y=list(curve.objective),
         mode="lines",
-        name="ECE",
+        name=OBJECTIVES[objective],
         line={"color": CALIBRATED.color, "width": 2},
     )
     if curve.interval is not None:
@@ -43,7 +45,7 @@ def tabulate_temperatures(temperatures: TemperatureTuple) -> Table:
         (str(k + 1), decimal(t, 3), _interval(temperatures.intervals[k]), ", ".join(temperatures.flags[k]) or "–")
         for k, t in enumerate(temperatures.values)
     )
-    return Table(header=("position", "T", "95 % interval", "flags"), rows=rows)
+    return Table(header=("position", "T", "95 % interval", "flags"), rows=rows, title="Temperatures")
 
 
 def tabulate_curves(curves: tuple[TemperatureCurve, ...]) -> Table:
@@ -51,9 +53,9 @@ def tabulate_curves(curves: tuple[TemperatureCurve, ...]) -> Table:
     rows = [
         (str(curve.position), decimal(t, 3), decimal(value, 4))
         for curve in curves
-        for t, value in zip(curve.temperatures, curve.ece, strict=True)
+        for t, value in zip(curve.temperatures, curve.objective, strict=True)
     ]
-    return Table(header=("position", "T", "ECE in sample"), rows=tuple(rows))
+    return Table(header=("position", "T", "objective in sample"), rows=tuple(rows), title="Objective curves")
 
 
 def _interval(interval: tuple[float, float] | None) -> str:

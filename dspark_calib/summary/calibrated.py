@@ -1,0 +1,71 @@
+"""What a calibration file says, in the shape of the report, and which temperatures judge which prompt."""
+
+import numpy as np
+
+from dspark_calib.calibration import Calibration
+from dspark_calib.summary.record import TemperatureCurve, TemperatureTuple, Transfer
+from dspark_calib.summary.survey import Floats, TemperaturesOf
+from dspark_calib.trace import Trace, assign_folds
+from dspark_calib.trace.clusters import ClusterKey
+
+
+def held_out_temperatures(calibration: Calibration, trace: Trace) -> TemperaturesOf:
+    """Return the rule that gives each prompt its temperatures.
+
+    On the trace of the fit each prompt is judged with temperatures fitted without it (those of the first
+    assignment of folds); on any other trace all prompts take the shipped ones.
+    """
+    shipped = np.array(calibration.temperatures, dtype=np.float64)
+    cross_fit = calibration.cross_fit
+    if cross_fit is None or calibration.trace_hash != trace.content_hash:
+        return lambda keys: np.broadcast_to(shipped, (len(keys), len(shipped)))
+    by_fold = np.array(cross_fit.temperatures[0], dtype=np.float64)
+    folds, seed = cross_fit.folds, cross_fit.seeds[0]
+
+    def by_prompt(keys: list[ClusterKey]) -> Floats:
+        return np.asarray(by_fold[assign_folds(keys, folds, seed)])
+
+    return by_prompt
+
+
+def temperature_tuple(calibration: Calibration, file: str) -> TemperatureTuple:
+    """Return the shipped temperatures with their intervals and flags."""
+    fit, gamma = calibration.fit, len(calibration.temperatures)
+    return TemperatureTuple(
+        values=calibration.temperatures,
+        intervals=tuple(p.interval for p in fit.positions) if fit else (None,) * gamma,
+        flags=tuple(p.flags for p in fit.positions) if fit else ((),) * gamma,
+        file=file,
+        content_hash=calibration.trace_hash,
+        rounds=calibration.num_samples,
+        selection=fit.select if fit else None,
+        objective=fit.objective if fit else None,
+        decision=calibration.decision,
+        reason=calibration.reason,
+    )
+
+
+def temperature_curves(calibration: Calibration) -> tuple[TemperatureCurve, ...]:
+    """Return the objective against the temperature of every position that was searched."""
+    if calibration.fit is None:
+        return ()
+    return tuple(
+        TemperatureCurve(
+            position=fit.position,
+            temperatures=fit.curve_temperatures,
+            objective=fit.curve_objective,
+            chosen=fit.temperature,
+            interval=fit.interval,
+            flags=fit.flags,
+        )
+        for fit in calibration.fit.positions
+        if fit.curve
+    )
+
+
+def transfer_of(calibration: Calibration) -> Transfer | None:
+    """Return the transfer matrix of a fit by group, if there was one."""
+    transfer = calibration.transfer
+    if transfer is None:
+        return None
+    return Transfer(fitted_on=transfer.groups, judged_on=transfer.groups, mean_ece=transfer.mean_ece)
