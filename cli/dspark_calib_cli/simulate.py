@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from dspark_calib_cli.console import print_json, progress_bar, warn
+from dspark_calib_cli.console import print_json, progress_bar, say, warn
 from dspark_calib_cli.number_lists import whole_numbers
 from dspark_calib_cli.options import (
     DEFAULT_CALIBRATION,
@@ -14,6 +14,7 @@ from dspark_calib_cli.options import (
     Config,
     Format,
     OutputFormat,
+    Overwrite,
     Quiet,
     Seed,
     TraceFolder,
@@ -49,7 +50,16 @@ def simulate(
             "--requests", metavar="N", min=1, help="Requests to finish.", show_default="every response, at least 2·R"
         ),
     ] = None,
+    refit: Annotated[
+        bool,
+        typer.Option("--refit/--no-refit", help="Fit temperatures on the rounds that the recommended policies visit."),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="With --refit and one concurrency: where its calibration goes."),
+    ] = None,
     seed: Seed = 0,
+    overwrite: Overwrite = False,
     output: Format = OutputFormat.TEXT,
     quiet: Quiet = False,
     config: Config = None,  # noqa: ARG001 - read by the app before the command runs
@@ -61,18 +71,24 @@ def simulate(
     Example: dspark-calib simulate trace-all --sps sps.json --concurrency 1,8,64 --min-user-speed 40
     """
     loads = whole_numbers(concurrency, "--concurrency")
-    from dspark_calib.calibration.file import read_calibration
-    from dspark_calib.scheduling.curve_files import read_curve
-    from dspark_calib.scheduling.simulate_trace import simulate_trace
+    if out is not None and (not refit or len(loads) != 1):
+        raise typer.BadParameter("expected --refit and a single --concurrency beside it", param_hint="--out")
+    from dspark_calib.calibration.file import read_calibration, write_calibration
+    from dspark_calib.scheduling.curve_files import read_curve, refuse_existing
+    from dspark_calib.scheduling.policy_calibration_file import calibration_for_policy
+    from dspark_calib.scheduling.simulate_trace import refit_recommended, simulate_trace
     from dspark_calib.trace import open_trace
 
+    if out is not None:
+        refuse_existing(out, overwrite=overwrite)
     file = calibration or (DEFAULT_CALIBRATION if DEFAULT_CALIBRATION.is_file() else None)
     curve = read_curve(sps)
+    recorded = open_trace(trace)
     temperatures = None if file is None else read_calibration(file)
     with progress_bar(quiet=quiet, unit="replays") as progress:
         task = progress.add_task("replaying", total=None, speed="")
         result = simulate_trace(
-            open_trace(trace),
+            recorded,
             curve,
             temperatures,
             concurrencies=loads,
@@ -82,6 +98,12 @@ def simulate(
             seed=seed,
             on_replay=lambda done, total: progress.update(task, completed=done, total=total),
         )
+        if refit:
+            task = progress.add_task("fitting for the policy", total=None, speed="")
+            result = refit_recommended(recorded, result, seed=seed, on_pass=lambda: progress.advance(task))
+    if out is not None:
+        write_calibration(out, calibration_for_policy(recorded, result.policy_calibrations[0]), overwrite=overwrite)
+        say(f"wrote {out}", quiet=quiet)
     for message in result.warnings:
         warn(message, quiet=quiet)
     if output is OutputFormat.JSON:

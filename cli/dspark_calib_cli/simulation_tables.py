@@ -7,6 +7,7 @@ from rich.table import Table
 from dspark_calib_cli.console import RESULTS
 
 if TYPE_CHECKING:
+    from dspark_calib.scheduling.policy_calibration import PolicyCalibration
     from dspark_calib.scheduling.prompt_ratio import Interval, RatioChange
     from dspark_calib.scheduling.recommendation import Recommendation
     from dspark_calib.scheduling.simulation import Simulation
@@ -32,6 +33,30 @@ def print_simulation(simulation: "Simulation") -> None:
         else:
             best = simulation.best_under_sla
             _print_recommendation(f"{bound}: concurrency {best.concurrency}", best)
+    for fitted in simulation.policy_calibrations:
+        RESULTS.print(_refit(fitted))
+
+
+def _refit(fitted: "PolicyCalibration") -> Table:
+    words = {"fixed_point": "a fixed point", "within_noise": "rest within the noise", "still_moving": "no rest"}
+    table = Table(
+        title=f"Fitted for {fitted.policy} at concurrency {fitted.concurrency}: {words[fitted.outcome]} after "
+        f"{len(fitted.passes)} passes; throughput {_change(fitted.throughput_change)}",
+        box=None,
+        padding=(0, 1, 0, 0),
+        title_justify="left",
+    )
+    for name in ("position", "T loop", "T policy", "moved", "ECE raw", "ECE loop T", "ECE policy T"):
+        table.add_column(name, justify="right")
+    for position in fitted.positions():
+        table.add_row(
+            str(position.position),
+            f"{position.loop_temperature:.3f}",
+            f"{position.policy_temperature:.3f}",
+            "clearly" if position.clearly_shifted else "",
+            *("" if ece is None else f"{ece:.4f}" for ece in position.eces),
+        )
+    return table
 
 
 def _replays(simulation: "Simulation", concurrency: int) -> Table:

@@ -1,6 +1,7 @@
 """From a trace, a curve and maybe a calibration to a `Simulation`: what `simulate` and the report call."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from dspark_calib.calibration.file import Calibration
 from dspark_calib.scheduling.calibrated_source import calibrate_trace
@@ -8,6 +9,7 @@ from dspark_calib.scheduling.comparison import compute_simulation
 from dspark_calib.scheduling.confidence_source import Confidences, oracle_confidences, raw_confidences
 from dspark_calib.scheduling.curve import SpsCurve
 from dspark_calib.scheduling.policies import DEFAULT_POLICIES, parse_policy
+from dspark_calib.scheduling.policy_calibration import calibrate_for_policy
 from dspark_calib.scheduling.responses import responses_of
 from dspark_calib.scheduling.simulation import Simulation
 from dspark_calib.trace import Trace
@@ -89,3 +91,32 @@ def _about(trace: Trace, curve: SpsCurve) -> list[str]:
     if curve.conditions is None or target is None or curve.conditions.target == target:
         return []
     return [f"the curve was measured on {curve.conditions.target}, the trace was collected with {target}"]
+
+
+def refit_recommended(
+    trace: Trace, simulation: Simulation, *, seed: int = 0, on_pass: Callable[[], None] | None = None
+) -> Simulation:
+    """Return the simulation with temperatures fitted for each recommended policy at its concurrency.
+
+    Args:
+        trace: The trace that was simulated, with every anchor.
+        simulation: What was found on it.
+        seed: Of folds, replicates and drawing order.
+        on_pass: Called after each fit and replay.
+
+    Raises:
+        InsufficientData: If too few prompts are there to hold some out.
+        PolicyError: If the trace does not hold every anchor.
+    """
+    fitted = tuple(
+        calibrate_for_policy(
+            trace,
+            parse_policy(choice.policy, simulation.curve, trace.gamma),
+            simulation.curve,
+            concurrency=choice.concurrency,
+            seed=seed,
+            on_pass=on_pass,
+        )
+        for choice in simulation.recommendations
+    )
+    return replace(simulation, policy_calibrations=fitted)

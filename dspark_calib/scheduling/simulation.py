@@ -5,6 +5,7 @@ from typing import Any
 
 from dspark_calib.scheduling.confidence_source import ORACLE
 from dspark_calib.scheduling.curve import SpsCurve
+from dspark_calib.scheduling.policy_calibration import PolicyCalibration
 from dspark_calib.scheduling.prompt_ratio import RatioChange
 from dspark_calib.scheduling.recommendation import Recommendation
 from dspark_calib.scheduling.replay import ReplayResult, find_replay, throughput_change
@@ -48,6 +49,7 @@ class Simulation:
         recommendations: The best lossless choice at each concurrency.
         best_under_sla: The fastest choice that keeps `min_user_speed`; None if none does, or none is asked.
         warnings: What the reader must know.
+        policy_calibrations: Temperatures fitted for the rounds of the recommended policies, where asked for.
     """
 
     trace: str
@@ -58,6 +60,7 @@ class Simulation:
     recommendations: tuple[Recommendation, ...]
     best_under_sla: Recommendation | None
     warnings: tuple[str, ...]
+    policy_calibrations: tuple[PolicyCalibration, ...] = ()
 
     def find(self, policy: str, confidence: str, concurrency: int) -> ReplayResult | None:
         """Return one replay, None if it was not run."""
@@ -107,6 +110,7 @@ class Simulation:
             "regrets": [regret.to_dict() for regret in self.regrets],
             "recommendations": [r.to_dict() for r in self.recommendations],
             "best_under_sla": None if self.best_under_sla is None else self.best_under_sla.to_dict(),
+            "policy_calibrations": [fitted.to_dict() for fitted in self.policy_calibrations],
             "warnings": list(self.warnings),
         }
 
