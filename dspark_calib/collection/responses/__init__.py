@@ -1,0 +1,1 @@
+"""Where responses come from: the target itself, a file, or a server."""
