@@ -14,7 +14,7 @@ from dspark_calib.summary.calibrated import held_out_temperatures, temperature_c
 from dspark_calib.summary.comparison import compute_comparison, evaluation_side, json_side
 from dspark_calib.summary.proxies import compute_proxies
 from dspark_calib.summary.record import Comparison, Drafter, Finding, Report, Slices
-from dspark_calib.summary.replays import throughput_of
+from dspark_calib.summary.replays import advice_of, throughput_of
 from dspark_calib.summary.scores import group_of
 from dspark_calib.summary.slices import SliceSums, View, slice_columns
 from dspark_calib.summary.sources import (
@@ -105,7 +105,7 @@ def compute_report(
     names = (None, *(group.name for group in shown[1:]))
     sweeps = [None if survey.sweeps is None else survey.sweeps.sweep(name) for name in names]
     groups = tuple(group_of(scores, sweep) for scores, sweep in zip(shown, sweeps, strict=True))
-    findings = _findings(check_trace(trace), evaluation)
+    findings = _findings(check_trace(trace), evaluation, simulation)
     return Report(
         source=source_of(trace, evaluation.clusters, survey.domains, survey.datasets),
         evaluation=evaluation.evaluation,
@@ -121,6 +121,7 @@ def compute_report(
         drafters=(*_drafters(trace, shown[0], beside, seed), *(counted_drafter(named) for named in counters)),
         comparison=None if old is None else _comparison(evaluation, old, fitted, by, bins, draws, seed),
         throughput=() if simulation is None else throughput_of(simulation),
+        advice=() if simulation is None else advice_of(simulation),
         bins=bins,
         draws=draws,
         seed=seed,
@@ -144,6 +145,7 @@ def counters_report(counters: Sequence[NamedCounts]) -> Report:
         drafters=tuple(counted_drafter(named) for named in counters),
         comparison=None,
         throughput=(),
+        advice=(),
         bins=BINS,
         draws=0,
         seed=0,
@@ -190,10 +192,14 @@ def _names(labels: Labels) -> set[str]:
     return {labels.names[code] for code in np.unique(labels.codes).tolist() if code >= 0}
 
 
-def _findings(checks: Sequence[CheckFinding], evaluation: Evaluation) -> tuple[Finding, ...]:
+def _findings(
+    checks: Sequence[CheckFinding], evaluation: Evaluation, simulation: Simulation | None
+) -> tuple[Finding, ...]:
     order = {"stop": 0, "warning": 1, "note": 2}
     found = [Finding(name=c.name, severity=c.severity, count=c.count, message=c.message) for c in checks]
-    found += [Finding(name="evaluation", severity="note", count=None, message=text) for text in evaluation.warnings]
+    said = [("evaluation", text) for text in evaluation.warnings]
+    said += [("replay", text) for text in (simulation.warnings if simulation else ())]
+    found += [Finding(name=name, severity="note", count=None, message=text) for name, text in said]
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))
 
 

@@ -7,13 +7,15 @@ from typing import Any
 
 from dspark_calib.calibration import read_calibration
 from dspark_calib.errors import TraceFormatError
+from dspark_calib.scheduling.curve_files import read_curve
+from dspark_calib.scheduling.simulate_trace import simulate_trace
 from dspark_calib.summary.build import By, NamedCalibration, OldSide, Progress, compute_report, counters_report
 from dspark_calib.summary.record import SCHEMA, Report
-from dspark_calib.summary.sources import NamedCounts, split_traces
+from dspark_calib.summary.sources import NamedCounts, check_calibration, split_traces
 from dspark_calib.trace import Trace, open_trace
 from dspark_calib.trace.readers.acceptance import FILE_NAME, read_acceptance
 
-CONCURRENCIES = "1,8,64,256"
+CONCURRENCIES = (1, 8, 64, 256)
 
 
 def read_report(
@@ -52,11 +54,11 @@ def read_report(
     named = None
     if calibration is not None:
         named = NamedCalibration(file=calibration.name, calibration=read_calibration(calibration))
+        check_calibration(trace, named.calibration, named.file)
     simulation = None
     if sps is not None:
-        from dspark_calib.scheduling.simulate_trace import simulate_trace
-
-        simulation = simulate_trace(trace, sps=sps, calibration=calibration, concurrencies=CONCURRENCIES, seed=seed)
+        fitted = None if named is None else named.calibration
+        simulation = simulate_trace(trace, read_curve(sps), fitted, concurrencies=CONCURRENCIES, seed=seed)
     return compute_report(
         trace,
         calibration=named,

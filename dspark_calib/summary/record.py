@@ -289,6 +289,29 @@ class Throughput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What the replay recommends at one concurrency.
+
+    Attributes:
+        concurrency: Requests at once.
+        policy: The lossless policy of highest throughput.
+        temperatures: `raw` or `calibrated`.
+        gamma: The fewest drafts a block that are not measurably slower.
+        tokens_per_second: Of the whole block.
+        calibration_gain: Relative gain of calibrated over raw confidences; undefined without a calibration.
+        reasons: Sentences for the reader.
+    """
+
+    concurrency: int
+    policy: str
+    temperatures: str
+    gamma: int
+    tokens_per_second: float
+    calibration_gain: Estimate
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Everything the page says, in one record.
 
@@ -307,6 +330,7 @@ class Report:
         drafters: This drafter and those beside it.
         comparison: Against OLD, or None.
         throughput: Replay with the SPS curve; empty without one.
+        advice: What the replay recommends.
         bins: Bins of the ECE.
         draws: Bootstrap draws behind the intervals.
         seed: Of those draws.
@@ -326,6 +350,7 @@ class Report:
     drafters: tuple[Drafter, ...]
     comparison: Comparison | None
     throughput: tuple[Throughput, ...]
+    advice: tuple[Advice, ...]
     bins: int
     draws: int
     seed: int

@@ -1,10 +1,10 @@
 """The replay of the trace under verification policies, in the shape of the report."""
 
 from dspark_calib.metrics.estimate import UNDEFINED, Estimate
-from dspark_calib.scheduling.prompt_ratio import Interval
+from dspark_calib.scheduling.prompt_ratio import Interval, RatioChange
 from dspark_calib.scheduling.replay import ReplayResult
 from dspark_calib.scheduling.simulation import Simulation
-from dspark_calib.summary.record import Throughput
+from dspark_calib.summary.record import Advice, Throughput
 
 
 def throughput_of(simulation: Simulation) -> tuple[Throughput, ...]:
@@ -16,6 +16,26 @@ def throughput_of(simulation: Simulation) -> tuple[Throughput, ...]:
         regret = UNDEFINED if loss is None else _estimate(loss.value, loss.interval)
         rows.append(_throughput(replay, regret))
     return tuple(rows)
+
+
+def advice_of(simulation: Simulation) -> tuple[Advice, ...]:
+    """Return what to run at each concurrency."""
+    return tuple(
+        Advice(
+            concurrency=r.concurrency,
+            policy=r.policy,
+            temperatures=r.temperatures,
+            gamma=r.gamma,
+            tokens_per_second=r.throughput,
+            calibration_gain=_gain(r.calibration_gain),
+            reasons=r.reasons,
+        )
+        for r in simulation.recommendations
+    )
+
+
+def _gain(change: RatioChange | None) -> Estimate:
+    return UNDEFINED if change is None else _estimate(change.value, change.interval)
 
 
 def _throughput(replay: ReplayResult, regret: Estimate) -> Throughput:

@@ -243,8 +243,15 @@ def state_comparison(comparison: Comparison) -> str:
 def state_throughput(runs: tuple[Throughput, ...]) -> str:
     """Say what the temperatures are worth at the highest load."""
     top = max(run.concurrency for run in runs)
-    speeds = [f"{run.confidences} {decimal(run.tokens_per_second.value, 0)}" for run in runs if run.concurrency == top]
-    return f"At {top} requests, tokens per second of {shown_name(runs[0].policy)}: {', '.join(speeds)}."
+    at_top = [run for run in runs if run.concurrency == top]
+    fastest = max((run for run in at_top if run.confidences != "oracle"), key=_speed)
+    same = [run for run in at_top if run.policy == fastest.policy]
+    speeds = ", ".join(f"{run.confidences} {decimal(run.tokens_per_second.value, 0)}" for run in same)
+    return f"Fastest at {top} requests: {shown_name(fastest.policy)}, in tokens per second {speeds}."
+
+
+def _speed(run: Throughput) -> float:
+    return run.tokens_per_second.value or 0.0
 
 
 def _judged(group: Group) -> tuple[Measures, str]:

@@ -1,6 +1,6 @@
 """What a page is made of: sections with a sentence, figures and the table of the same numbers."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
@@ -46,6 +46,7 @@ class Section:
         tables: The numbers behind them.
         note: How to read it, one or two sentences.
         legend: Methods drawn, for panels that share one legend.
+        table_a_panel: Whether the tables belong to the panels one by one.
     """
 
     key: str
@@ -55,11 +56,12 @@ class Section:
     panels: tuple[Panel, ...]
     tables: tuple[Table, ...]
     note: str = ""
-    legend: tuple[Method, ...] = field(default=())
+    legend: tuple[Method, ...] = ()
+    table_a_panel: bool = False
 
 
 def table_titles(section: Section) -> tuple[str, ...]:
     """Return what stands over each table: its own title, that of its panel, or that of the section."""
-    if len(section.tables) == len(section.panels) > 1:
+    if section.table_a_panel:
         return tuple(panel.title for panel in section.panels)
     return tuple(table.title or section.title for table in section.tables)

@@ -22,6 +22,7 @@ from dspark_calib.summary.measures import (
     ThresholdPoint,
 )
 from dspark_calib.summary.record import (
+    Advice,
     Comparison,
     ComparisonRow,
     Drafter,
@@ -186,6 +187,7 @@ def without_calibration(whole: Report) -> Report:
         groups=groups,
         verdict=outcome,
         throughput=(),
+        advice=(),
     )
 
 
@@ -359,6 +361,18 @@ def example_report(gamma: int = 7, names: tuple[str, ...] = ("chat", "code", "ma
         ),
         comparison=comparison(),
         throughput=throughput(),
+        advice=tuple(
+            Advice(
+                concurrency=r,
+                policy="algorithm1",
+                temperatures="calibrated",
+                gamma=gamma,
+                tokens_per_second=900 * r**0.6,
+                calibration_gain=around(0.05, 0.01),
+                reasons=("the temperatures raise throughput measurably", f"all {gamma} drafts earn their place"),
+            )
+            for r in (1, 8, 64, 256)
+        ),
         bins=BINS,
         draws=1000,
         seed=0,

@@ -39,6 +39,7 @@ def _reliability(group: Group) -> Section:
         note="Predicted prefix survival against observed prefix acceptance; on the diagonal a promise is kept. "
         "Bands are 95 % intervals clustered by prompt, grey bars the rounds in each bin of the raw predictions.",
         legend=methods_of(group),
+        table_a_panel=True,
     )
 
 

@@ -70,6 +70,7 @@ def _slices(report: Report) -> tuple[Section, ...]:
             tables=tuple(slices.tabulate_slices(s) for s in report.slices),
             note=VIEWS[report.slices[0].view],
             legend=methods_of(report.groups[0]),
+            table_a_panel=True,
         ),
     )
 

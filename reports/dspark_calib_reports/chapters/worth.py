@@ -29,7 +29,10 @@ def worth_sections(report: Report) -> tuple[Section, ...]:
             title="Replay under a scheduler",
             sentence=narrative.state_throughput(report.throughput),
             panels=tuple(panels),
-            tables=(throughput.tabulate_throughput(report.throughput),),
+            tables=(throughput.tabulate_advice(report.advice), throughput.tabulate_throughput(report.throughput)),
             note="Replay of this trace with the speed curve given; intervals are clustered by prompt.",
+            legend=tuple(
+                m for kind, m in throughput.METHODS.items() if any(r.confidences == kind for r in report.throughput)
+            ),
         ),
     )

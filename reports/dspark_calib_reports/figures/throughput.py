@@ -2,7 +2,7 @@
 
 import plotly.graph_objects as go
 
-from dspark_calib.summary.record import Throughput
+from dspark_calib.summary.record import Advice, Throughput
 from dspark_calib_reports.figures.theme import CALIBRATED, ORACLE, RAW, add_estimates, blank_figure
 from dspark_calib_reports.numerals import decimal, interval, percent, shown_name
 from dspark_calib_reports.section import Table
@@ -12,7 +12,7 @@ METHODS = {"raw": RAW, "calibrated": CALIBRATED, "oracle": ORACLE}
 
 def draw_throughput(runs: tuple[Throughput, ...]) -> go.Figure:
     """Draw tokens per second against concurrency for one policy."""
-    figure = blank_figure(x="requests at once", y="tokens per second", height=320)
+    figure = blank_figure(x="requests at once", y="tokens per second", height=290)
     for kind, method in METHODS.items():
         chosen = [run for run in runs if run.confidences == kind]
         if chosen:
@@ -21,12 +21,13 @@ def draw_throughput(runs: tuple[Throughput, ...]) -> go.Figure:
             )
     figure.update_layout(xaxis={"type": "log", "tickvals": sorted({run.concurrency for run in runs})})
     figure.update_yaxes(rangemode="tozero")
+    figure.update_layout(showlegend=False, margin={"t": 12})
     return figure
 
 
 def draw_front(runs: tuple[Throughput, ...]) -> go.Figure:
     """Draw tokens per second against the speed each user sees: up and to the right is better."""
-    figure = blank_figure(x="tokens per second and user", y="tokens per second", height=320)
+    figure = blank_figure(x="tok/s per user", y="tokens per second", height=290)
     for kind, method in METHODS.items():
         chosen = [run for run in runs if run.confidences == kind]
         if chosen:
@@ -34,7 +35,27 @@ def draw_front(runs: tuple[Throughput, ...]) -> go.Figure:
                 figure, [run.per_user.value or 0.0 for run in chosen], [run.tokens_per_second for run in chosen], method
             )
     figure.update_yaxes(rangemode="tozero")
+    figure.update_layout(showlegend=False, margin={"t": 12})
     return figure
+
+
+def tabulate_advice(advice: tuple[Advice, ...]) -> Table:
+    """List what the replay recommends at each concurrency."""
+    rows = tuple(
+        (
+            str(a.concurrency),
+            shown_name(a.policy),
+            a.temperatures,
+            str(a.gamma),
+            decimal(a.tokens_per_second, 0),
+            percent(a.calibration_gain.value),
+            interval(a.calibration_gain),
+            "; ".join(a.reasons),
+        )
+        for a in advice
+    )
+    header = ("concurrency", "policy", "temperatures", "γ", "tok/s", "gain of calibration", "95 % interval", "why")
+    return Table(header=header, rows=rows, title="Recommendation")
 
 
 def tabulate_throughput(runs: tuple[Throughput, ...]) -> Table:

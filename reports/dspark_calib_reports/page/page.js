@@ -16,7 +16,9 @@
 
   async function retheme() {
     const drawn = page.figures.map(plotOf).filter((plot) => plot.classList.contains("js-plotly-plot"));
-    await Promise.all(drawn.map((plot) => Plotly.relayout(plot, { template: template() })));
+    // on paper a figure cannot grow with its box, so it gets the box's width outright
+    const size = (plot) => (printing ? { width: plot.clientWidth } : { width: null, autosize: true });
+    await Promise.all(drawn.map((plot) => Plotly.relayout(plot, { template: template(), ...size(plot) })));
     document.documentElement.dataset.theme = theme();
   }
 
@@ -51,7 +53,12 @@
   }
 
   dark.addEventListener("change", retheme);
-  window.addEventListener("beforeprint", () => { printing = true; retheme(); });
-  window.addEventListener("afterprint", () => { printing = false; retheme(); });
+  for (const [event, starts] of [["beforeprint", true], ["afterprint", false]]) {
+    window.addEventListener(event, () => {
+      printing = starts;
+      document.documentElement.classList.toggle("printing", starts);
+      retheme();
+    });
+  }
   drawAll();
 })();

@@ -115,7 +115,7 @@ def _chapters(sections: tuple[Section, ...]) -> tuple[Chapter, ...]:
 def _page_section(section: Section) -> PageSection:
     titles = zip(table_titles(section), section.tables, strict=True)
     tables = tuple(TitledTable(title=title, header=t.header, rows=t.rows) for title, t in titles)
-    own = tables if _one_table_a_panel(section) else (None,) * len(section.panels)
+    own = tables if section.table_a_panel else (None,) * len(section.panels)
     return PageSection(
         key=section.key,
         title=section.title,
@@ -123,7 +123,7 @@ def _page_section(section: Section) -> PageSection:
         note=section.note,
         legend=section.legend,
         panels=tuple(_page_panel(section, panel, table) for panel, table in zip(section.panels, own, strict=True)),
-        tables=() if _one_table_a_panel(section) else tables,
+        tables=() if section.table_a_panel else tables,
     )
 
 
@@ -132,10 +132,6 @@ def _page_panel(section: Section, panel: Panel, table: TitledTable | None) -> Pa
     alt = f"{section.title}: {own}. {section.sentence}" if own else f"{section.title}: {section.sentence}"
     height = panel.figure.layout.height
     return PagePanel(key=panel.key, title=panel.title, finding=panel.finding, alt=alt, height=height, table=table)
-
-
-def _one_table_a_panel(section: Section) -> bool:
-    return len(section.tables) == len(section.panels) > 1
 
 
 def _rounded(value: Any) -> Any:
