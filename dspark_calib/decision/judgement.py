@@ -37,7 +37,7 @@ def judge(question: Question, level: float) -> Check:
         group=question.group,
         position=question.position,
         limit=question.limit,
-        value=-measured.value if measured.flipped else measured.value,
+        value=-measured.estimate if measured.flipped else measured.estimate,
         low=low,
         high=high,
         rounds=question.rounds,
@@ -69,7 +69,7 @@ def _undefined(question: Question) -> Check:
 def _rounds_needed(question: Question, measured: Measured, level: float, detectable: float | None) -> int | None:
     if detectable is not None:
         return math.ceil(question.group_rounds * (detectable / BLIND_ABOVE) ** 2)
-    factor = measured.data_factor(question.turned_limit, level if measured.value > question.turned_limit else ALPHA)
+    factor = measured.data_factor(question.turned_limit, level if measured.estimate > question.turned_limit else ALPHA)
     return None if factor is None else math.ceil(question.group_rounds * factor)
 
 

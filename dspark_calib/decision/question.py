@@ -8,7 +8,7 @@ import numpy as np
 
 from dspark_calib.calibration import Evaluation, GroupScores
 from dspark_calib.decision.baseline import Baseline, BaselineGroup, View, scores_in_view
-from dspark_calib.decision.estimate_at_limit import Measured, debias_ece, level_with_floor
+from dspark_calib.decision.estimate_at_limit import Measured, level_with_floor
 from dspark_calib.metrics import Estimate, PositionScores, Scores
 
 
@@ -78,7 +78,11 @@ def _length_question(group: GroupScores, limit: float) -> Question:
 
 def _position_questions(group: GroupScores, view: View, condition: str, limit: float) -> Iterator[Question]:
     scores = scores_in_view(group, view)
-    for index, position in enumerate(scores.cumulative if scores is not None else ()):
+    if scores is None:  # asked all the same, so that a group without scores cannot slip through
+        for position in group.raw.cumulative:
+            yield _position_question(group, condition, limit, position, None, f"no {view} scores")
+        return
+    for index, position in enumerate(scores.cumulative):
         measured = (
             _brier_increase(group, index) if condition == "max-brier-increase" else _MEASURES[condition](position)
         )
@@ -105,8 +109,7 @@ def _ece(position: PositionScores) -> Measured | None:
     value, se, floor = position.ece.value, position.ece.se, position.ece_floor
     if value is None or se is None or floor is None:
         return None
-    debiased, error = debias_ece(value, se, floor)
-    return Measured(value=debiased, se=error, floored=True)
+    return Measured(value=value, se=se, floor=floor)
 
 
 def _auroc(position: PositionScores) -> Measured | None:
@@ -116,7 +119,7 @@ def _auroc(position: PositionScores) -> Measured | None:
 def _bias(position: PositionScores) -> Measured | None:
     if position.bias.value is None or position.bias.se is None:
         return None
-    return Measured(value=abs(position.bias.value), se=position.bias.se, floored=True)
+    return Measured(value=abs(position.bias.value), se=position.bias.se, floor=0.0)
 
 
 _MEASURES: dict[str, Callable[[PositionScores], Measured | None]] = {
