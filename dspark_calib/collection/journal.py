@@ -15,8 +15,8 @@ from typing import Any
 from dspark_calib.collection.target_fit import TargetFit
 from dspark_calib.errors import CollectionError
 from dspark_calib.trace.provenance import Checkpoint
+from dspark_calib.trace.store import JOURNAL_FILE
 
-FILE_NAME = "collection.jsonl"
 Recipe = Mapping[str, Any]
 
 
@@ -56,11 +56,11 @@ class Journal:
     """The journal of one trace folder.
 
     Args:
-        folder: Of the trace; made when the journal is begun.
+        folder: Of the trace; made when the journal begins.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE_NAME
+        self._path = folder / JOURNAL_FILE
         self.recipe: Recipe | None = None
         self.models: Models | None = None
         self.batches: dict[int, BatchEntry] = {}
@@ -68,9 +68,8 @@ class Journal:
             self._take(line)
 
     def begin(self, recipe: Recipe) -> None:
-        """Start anew: say what is being collected."""
+        """Start anew in an empty folder: say what is being collected."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.unlink(missing_ok=True)
         self.recipe, self.models, self.batches = recipe, None, {}
         self._append({"recipe": recipe})
 

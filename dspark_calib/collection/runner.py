@@ -72,41 +72,49 @@ def collect_trace(
         OutputExists: If something else stands at `out`.
         CollectionError: If a worker dies, a disk fills or a device has no memory for one prompt.
     """
-    if overwrite:
-        _clear(out)
     journal = Journal(out)
-    if finished := _finished_already(out, journal, recipe):
+    if not overwrite and (finished := _finished_already(out, journal, recipe)):
         watcher(Remark(text=f"{out} holds this collection already, finished; nothing to do"))
         return Collected(trace=finished, batches=0, resumed=len(plan.batches))
-    _prepare(out, journal, recipe, resume=resume)
+    goes_on = not overwrite and _may_go_on(out, journal, recipe, resume=resume)
     with _readable_disk_failures(out):
-        writer = TraceWriter(out)
-        done = writer.finished_parts() & journal.batches.keys()
-        recorder = _Recorder(plan, writer, journal, done, watcher)
-        open_batches = [batch for batch in plan.batches if batch.index not in done]
+        recorder = _Recorder(plan, journal, recipe, out, watcher, goes_on=goes_on)
+        open_batches = [batch for batch in plan.batches if batch.index not in recorder.done]
+        resumed = len(recorder.done)
         if open_batches:
             _run(job, open_batches, workers, recorder.hear)
-        trace = writer.complete(_provenance(plan, job, target, journal))
-    return Collected(trace=trace, batches=len(open_batches), resumed=len(done))
+        trace = TraceWriter(out).complete(_provenance(plan, job, target, journal))
+    return Collected(trace=trace, batches=len(open_batches), resumed=resumed)
 
 
 class _Recorder:
-    """Writes down what workers report."""
+    """Writes down what workers report; nothing is touched before the first of them has loaded its models.
+
+    Args:
+        plan: What is to be collected.
+        journal: Of the folder.
+        recipe: Of this collection.
+        out: Folder of the trace.
+        watcher: Told of progress and remarks.
+        goes_on: Whether parts that are there are kept.
+    """
 
     def __init__(
-        self, plan: CollectionPlan, writer: TraceWriter, journal: Journal, done: frozenset[int], watcher: Watcher
+        self, plan: CollectionPlan, journal: Journal, recipe: Recipe, out: Path, watcher: Watcher, *, goes_on: bool
     ) -> None:
-        self._plan, self._writer, self._journal, self._watcher = plan, writer, journal, watcher
-        self._done = set(done)
+        self._plan, self._journal, self._recipe, self._out, self._watcher = plan, journal, recipe, out, watcher
+        self._begun = goes_on
+        self.done = set(TraceWriter(out).finished_parts() & journal.batches.keys()) if goes_on else set()
         self._prompts = {batch.index: len(batch.prompts) for batch in plan.batches}
         self._shares: dict[int, float] = {}
         self._rounds = 0
-        self._began = time.monotonic()
+        self._started = time.monotonic()
         self._tell()
 
     def hear(self, report: Report) -> None:
         """Take one report of a worker."""
         if isinstance(report, ModelsReady):
+            self._begin()
             self._journal.note_models(Models(gamma=report.gamma, drafter=report.drafter))
         elif isinstance(report, BatchShare):
             self._shares[report.index] = report.share
@@ -114,14 +122,20 @@ class _Recorder:
             self._finish(report)
         self._tell()
 
+    def _begin(self) -> None:
+        if not self._begun:
+            remove_trace(self._out)
+            self._journal.begin(self._recipe)
+            self._begun = True
+
     def _finish(self, result: BatchResult) -> None:
         entry = BatchEntry(
             batch=result.index, prompts=result.prompts, rounds=len(result.rounds), cuts=result.cuts, fits=result.fits
         )
         self._journal.note_batch(entry)
-        self._writer.write_part(result.index, result.rounds)
+        TraceWriter(self._out).write_part(result.index, result.rounds)
         self._shares.pop(result.index, None)
-        self._done.add(result.index)
+        self.done.add(result.index)
         self._rounds += len(result.rounds)
         if result.cuts:
             pieces = result.cuts + 1
@@ -129,23 +143,18 @@ class _Recorder:
             self._watcher(Remark(text=text))
 
     def _tell(self) -> None:
-        finished = sum(self._prompts[index] for index in self._done)
+        finished = sum(self._prompts[index] for index in self.done)
         in_hand = sum(self._prompts[index] * share for index, share in self._shares.items())
         self._watcher(
             Progress(
-                batches_done=len(self._done),
+                batches_done=len(self.done),
                 batches=len(self._plan.batches),
                 prompts_done=finished + in_hand,
                 prompts=self._plan.prompts,
                 rounds=self._rounds,
-                seconds=time.monotonic() - self._began,
+                seconds=time.monotonic() - self._started,
             )
         )
-
-
-def _clear(out: Path) -> None:
-    """Remove an earlier trace, finished or not."""
-    remove_trace(out)
 
 
 def _finished_already(out: Path, journal: Journal, recipe: Recipe) -> Trace | None:
@@ -165,16 +174,18 @@ def _finished_already(out: Path, journal: Journal, recipe: Recipe) -> Trace | No
     return open_trace(out)
 
 
-def _prepare(out: Path, journal: Journal, recipe: Recipe, *, resume: bool) -> None:
-    """Begin a journal, or make sure that the one there is of this recipe and may be gone on with."""
+def _may_go_on(out: Path, journal: Journal, recipe: Recipe, *, resume: bool) -> bool:
+    """Return whether parts of this very collection are there to go on with.
+
+    Raises:
+        OutputExists: If something else is there, or going on was not asked for.
+    """
     if out.exists() and not out.is_dir():
         raise OutputExists(f"{out} is a file; name another output folder")
     if journal.recipe is None:
         if out.is_dir() and any(out.iterdir()):
             raise OutputExists(f"{out} exists already; name another output or pass --overwrite")
-        with _readable_disk_failures(out):
-            journal.begin(recipe)
-        return
+        return False
     if not resume:
         raise OutputExists(
             f"{out} holds a collection that was interrupted; go on with --resume, or start anew with --overwrite"
@@ -184,6 +195,7 @@ def _prepare(out: Path, journal: Journal, recipe: Recipe, *, resume: bool) -> No
             f"{out} holds the beginning of another collection ({'; '.join(different)}); "
             "resume with the same options, or start anew with --overwrite"
         )
+    return True
 
 
 @contextmanager

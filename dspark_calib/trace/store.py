@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 131_072
 _PROVENANCE_FILE = "trace.json"
+JOURNAL_FILE = "collection.jsonl"
+"""Beside the parts: what a collection noted on its way, so that it can be resumed."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,8 @@ class TraceWriter:
 def remove_trace(path: str | os.PathLike[str]) -> None:
     """Delete the files of a trace and its folder where nothing else is left in it."""
     folder = Path(path)
-    for file in (*folder.glob("part-*.parquet"), *folder.glob(".part-*.partial"), folder / _PROVENANCE_FILE):
+    partial = folder.glob(".part-*.partial")
+    for file in (*folder.glob("part-*.parquet"), *partial, folder / _PROVENANCE_FILE, folder / JOURNAL_FILE):
         file.unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
