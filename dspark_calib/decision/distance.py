@@ -23,7 +23,7 @@ def merge_to_deciles(cells: Floats) -> Floats:
     pooled = cells.sum(axis=0)
     middle = np.cumsum(pooled) - pooled / 2
     decile = np.minimum((PSI_BINS * middle / max(pooled.sum(), 1.0)).astype(np.int64), PSI_BINS - 1)
-    return np.asarray(cells @ np.equal.outer(decile, np.unique(decile)).astype(np.float64))
+    return np.asarray(cells @ np.equal.outer(decile, np.unique(decile[pooled > 0])).astype(np.float64))
 
 
 def stability_index(first: Floats, second: Floats) -> Floats:
