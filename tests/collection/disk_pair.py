@@ -32,7 +32,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     raw = Tokenizer(models.BPE(vocab={b: i for i, b in enumerate(BYTES)}, merges=[]))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()
-    made = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<stop>")
+    made = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<stop>")  # noqa: S106 - no password
     made.add_tokens(["<x>", "<y>", "<mask>"], special_tokens=True)
     made.chat_template = CHAT_TEMPLATE
     return made
