@@ -1,15 +1,19 @@
 """DeepInfer's scheduler against 400 answers of DeepInfer 0.1.0 itself."""
 
 import gzip
+import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dspark_calib.errors import CurveError
-from dspark_calib.scheduling.curve import make_curve
+from dspark_calib.scheduling.curve import SpsCurve, make_curve
 from dspark_calib.scheduling.deepinfer import (
     DeepInferVarlen,
     deepinfer_budget,
@@ -150,3 +154,37 @@ def test_replayed_policy_keeps_the_total_and_moves_lengths() -> None:
         speeds=step.speeds,
     )
     assert DeepInferVarlen(curve=curve, cost=StepCost()).verified_lengths(fresh).tolist() == [0, 2]
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[Floats, SpsCurve, StepCost]:
+    """Up to three requests with up to three drafts, a jagged curve that may end early, and learnt costs."""
+    requests, gamma = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    levels = st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]) | st.floats(0, 1)
+    c = np.array(draw(st.lists(levels, min_size=requests * gamma, max_size=requests * gamma)))
+    sizes = sorted(draw(st.sets(st.integers(1, 14), min_size=1, max_size=6)) | {requests})
+    ms = draw(st.lists(st.floats(0.5, 20.0), min_size=len(sizes), max_size=len(sizes)))
+    cost = StepCost(slope_ms=draw(st.floats(-0.1, 0.5)), sampler_ms=draw(st.floats(0.0, 2.0)))
+    survival = np.cumprod(c.reshape(requests, gamma), axis=1)
+    return survival, make_curve(sizes, 1000 / np.array(ms), lookup="ceiling"), cost
+
+
+@given(batches())
+@settings(max_examples=300, deadline=None)
+def test_budget_equals_brute_force(case: tuple[Floats, SpsCurve, StepCost]) -> None:
+    """With one set of rates no assignment of lengths that fits the curve has a higher expected throughput."""
+    survival, curve, cost = case
+
+    def throughput(lengths: Sequence[int]) -> float:
+        size = len(survival) + sum(lengths)
+        fitting = [(b, ms) for b, ms in zip(curve.tokens.tolist(), curve.step_ms.tolist(), strict=True) if b >= size]
+        if not fitting:
+            return -1.0
+        graph, ms = fitting[0]
+        expected = len(survival) + sum(survival[r, :length].sum() for r, length in enumerate(lengths))
+        return float(expected / (ms + max(0.0, cost.slope_ms) * graph + cost.sampler_ms))
+
+    chosen = deepinfer_lengths(survival, survival, curve, cost).tolist()
+    every = itertools.product(range(survival.shape[1] + 1), repeat=len(survival))
+    assert throughput(chosen) == pytest.approx(max(map(throughput, every)), rel=1e-6)  # it adds up in float32
+    assert len(survival) + sum(chosen) <= curve.tokens[-1]

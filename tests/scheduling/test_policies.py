@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dspark_calib.scheduling.early_stop import early_stop_lengths
 from dspark_calib.scheduling.fixed import FixedLength
 from dspark_calib.scheduling.policy import Floats, Step
+from dspark_calib.scheduling.prefix_order import order_prefixes
 from dspark_calib.scheduling.search import search_lengths
 from dspark_calib.scheduling.threshold import threshold_lengths
 
@@ -95,6 +96,21 @@ def test_lengths_stay_within_the_block_and_skip_hopeless_drafts(case: tuple[Floa
         assert lengths.shape == (len(survival),)
         assert (lengths >= 0).all()
         assert (lengths <= (survival > 0).sum(axis=1)).all()
+
+
+@given(steps())
+@settings(max_examples=100, deadline=None)
+def test_every_budget_is_made_of_prefixes(case: tuple[Floats, Floats]) -> None:
+    """The n-th draft of a request in the order is its n-th position: no draft comes before its predecessor."""
+    survival, _ = case
+    order = order_prefixes(survival)
+    gains = np.diff(order.expected)
+    taken = [0] * len(survival)
+    for request, gain in zip(order.requests.tolist(), gains, strict=True):
+        assert gain == pytest.approx(survival[request, taken[request]])
+        taken[request] += 1
+    assert taken == (survival > 0).sum(axis=1).tolist()
+    assert np.all(np.diff(gains) <= 1e-12)
 
 
 @given(steps(), st.integers(1, 12))
