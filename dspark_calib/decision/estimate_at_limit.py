@@ -80,7 +80,7 @@ def remove_floor(value: float, floor: float) -> float:
     The plug-in ECE of a sample is about √(e² + f²), with e the error of the population and f the mean plug-in
     ECE of a perfectly calibrated drafter with as many rounds and prompts. In 900 simulated traces of 2,500 and
     10,000 rounds an interval turned by this rule misses the truth in 0.2 to 4 % a side, where the basic bootstrap
-    interval fails a drafter at its limit in up to 8 % (docs/decisions/0601-gate-intervals.md).
+    interval fails a drafter at its limit in up to 8 % (docs/decisions/0060-gate-intervals.md).
 
     Args:
         value: Plug-in ECE, or an end of its interval.
