@@ -5,8 +5,7 @@ conditional view). The arithmetic is that of `survival` and `metrics.bins`, in b
 σ from one exponential, clamp, ⌊p·B⌋. All sums are float64 and added in row order.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +17,7 @@ from dspark_calib.metrics.bootstrap import Hashes, weight_blocks
 from dspark_calib.metrics.passes import map_in_order
 
 Floats = npt.NDArray[np.float64]
-
-SUM_BYTES = 200_000_000  # of the sums of one pass; more temperatures than fit take several passes
+Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,26 +42,17 @@ class ClusterObjective:
 
     def replicates(self, hashes: Hashes, draws: int, seed: int) -> Floats:
         """Return the objective under bootstrap weights, shape [draws, m]."""
-        m, clusters, cells = self.sums.shape
-        flat = self.sums.transpose(1, 0, 2).reshape(clusters, m * cells)
-        out = np.empty((draws, m))
+        out = np.empty((draws, len(self.temperatures)))
         for block, w in weight_blocks(hashes, draws, seed):
             total = w @ self.rows
-            weighted = np.abs((w @ flat).reshape(-1, m, cells)).sum(axis=-1)
-            out[block] = np.divide(
-                weighted, total[:, None], out=np.full_like(weighted, np.nan), where=total[:, None] > 0
-            )
+            total[total == 0] = np.nan
+            for i, cells in enumerate(self.sums):
+                out[block, i] = np.abs(w @ cells).sum(axis=1) / total
         return out
 
-    def joined(self, other: "ClusterObjective") -> "ClusterObjective":
-        """Return the temperatures of both, increasing, each once."""
-        temperatures = np.concatenate([self.temperatures, other.temperatures])
-        _, first = np.unique(temperatures, return_index=True)
-        return replace(self, temperatures=temperatures[first], sums=np.concatenate([self.sums, other.sums])[first])
 
-
-def evaluate_objective(rows: FitRows, objective: Objective, temperatures: Floats, bins: int) -> ClusterObjective:
-    """Evaluate every temperature at the position at hand, exactly.
+def evaluate_by_cluster(rows: FitRows, objective: Objective, temperatures: Floats, bins: int) -> ClusterObjective:
+    """Evaluate every temperature at the position at hand, exactly, with the sums of each cluster.
 
     Args:
         rows: The rows; earlier positions are fixed.
@@ -71,35 +60,44 @@ def evaluate_objective(rows: FitRows, objective: Objective, temperatures: Floats
         temperatures: Shape [m].
         bins: Of the ECE.
     """
-    cells = bins if objective == "ece" else 1
-    sums = np.zeros((len(temperatures), rows.clusters, cells))
-    counts = np.zeros(rows.clusters)
+    sums = np.zeros((len(temperatures), rows.clusters, bins if objective == "ece" else 1))
 
     def evaluated(block: PositionBlock) -> tuple[PositionBlock, Floats]:
-        return block, _block_sums(block, objective, temperatures, bins)
+        return block, _block_sums(block, block.local, len(block.present), objective, temperatures, bins)
 
     for block, part in map_in_order(evaluated, rows.blocks()):
         sums[:, block.present] += part
-        counts[block.present] += np.bincount(block.local, minlength=len(block.present))
-    return ClusterObjective(temperatures=temperatures, sums=sums, rows=counts)
+    return ClusterObjective(temperatures=temperatures, sums=sums, rows=rows.cluster_sizes)
 
 
-def chunked(temperatures: Floats, clusters: int, cells: int) -> Iterable[Floats]:
-    """Split temperatures so that the sums of one evaluation stay within bounded memory."""
-    size = max(int(SUM_BYTES / (8 * max(clusters, 1) * cells)), 1)
-    return (temperatures[start : start + size] for start in range(0, len(temperatures), size))
+def evaluate_totals(rows: FitRows, objective: Objective, temperatures: Floats, bins: int) -> Floats:
+    """Evaluate every temperature at the position at hand over all rows, shape [m]; memory does not know clusters."""
+    sums = np.zeros((len(temperatures), bins if objective == "ece" else 1))
+
+    def evaluated(block: PositionBlock) -> Floats:
+        whole = np.zeros(len(block), dtype=np.int64)
+        return _block_sums(block, whole, 1, objective, temperatures, bins)[:, 0]
+
+    for part in map_in_order(evaluated, rows.blocks()):
+        sums += part
+    return np.asarray(np.abs(sums).sum(axis=1) / rows.count)
 
 
-def _block_sums(block: PositionBlock, objective: Objective, temperatures: Floats, bins: int) -> Floats:
+def _block_sums(
+    block: PositionBlock, cluster: Integers, clusters: int, objective: Objective, temperatures: Floats, bins: int
+) -> Floats:
+    """Return the sums of one block by temperature, cluster and cell."""
     if objective == "ece":
-        return _excess(block, temperatures, bins)
-    return np.stack([_losses(block, objective, float(t)) for t in temperatures])[:, :, None]
+        return _excess(block, cluster, clusters, temperatures, bins)
+    losses = [
+        np.bincount(cluster, weights=_losses(block, objective, float(t)), minlength=clusters) for t in temperatures
+    ]
+    return np.stack(losses)[:, :, None]
 
 
-def _excess(block: PositionBlock, temperatures: Floats, bins: int) -> Floats:
+def _excess(block: PositionBlock, cluster: Integers, clusters: int, temperatures: Floats, bins: int) -> Floats:
     """Return Σ(p - y) by temperature, cluster and bin, shape [m, c, B]; arrays are reused across temperatures."""
-    clusters = len(block.present)
-    base = block.local * bins
+    base = cluster * bins
     e, p, x = (np.empty(len(block)) for _ in range(3))
     cell = np.empty(len(block), dtype=np.int64)
     out = np.empty((len(temperatures), clusters, bins))
@@ -126,12 +124,11 @@ def _survival(block: PositionBlock, temperature: float, e: Floats, p: Floats) ->
 
 
 def _losses(block: PositionBlock, objective: Objective, temperature: float) -> Floats:
-    """Return the summed loss of each cluster, shape [c]."""
+    """Return the loss of each row, shape [n]."""
     e, p = np.empty(len(block)), np.empty(len(block))
     _survival(block, temperature, e, p)
     brier = objective == "brier"
-    loss = (p - block.label) ** 2 if brier else _negative_log_likelihood(block, temperature, p)
-    return np.bincount(block.local, weights=loss, minlength=len(block.present)).astype(np.float64)
+    return (p - block.label) ** 2 if brier else _negative_log_likelihood(block, temperature, p)
 
 
 def _negative_log_likelihood(block: PositionBlock, temperature: float, p: Floats) -> Floats:

@@ -89,7 +89,18 @@ class FitRows:
         keep = judged.cached or row_limit is not None
         self._blocks: list[RowBlock] | None = list(self._read()) if keep else None
         self._prior: list[Floats] | None = None
+        self._sizes = self._count()
         self.restart()
+
+    @property
+    def count(self) -> int:
+        """Rows that carry a label at the position at hand."""
+        return int(self.cluster_sizes.sum())
+
+    @property
+    def cluster_sizes(self) -> Floats:
+        """Rows of each cluster that carry a label at the position at hand, shape [c]."""
+        return self._sizes[self.position]
 
     @property
     def position(self) -> int:
@@ -132,11 +143,22 @@ class FitRows:
                 prior *= sigmoid(block.logits[:, k].astype(np.float64) / temperature)
         return prior
 
+    def _count(self) -> Floats:
+        """Count the rows of each position and cluster, shape [γ, c]."""
+        sizes = np.zeros((self.gamma, self.clusters))
+        for block in self.whole_blocks():
+            for k in range(self.gamma):
+                part = np.bincount(block.local[self._labelled(block, k)], minlength=len(block.present))
+                sizes[k, block.present] += part
+        return sizes
+
+    def _labelled(self, block: RowBlock, k: int) -> Booleans:
+        rows = block.observed > k
+        return rows & (block.accepted >= k) if self.view == "conditional" else rows
+
     def _at_position(self, block: RowBlock, prior: Floats) -> PositionBlock:
         k = self.position
-        rows = block.observed > k
-        if self.view == "conditional":
-            rows &= block.accepted >= k
+        rows = self._labelled(block, k)
         chosen: Booleans | slice = slice(None) if rows.all() else rows
         z = block.logits[chosen, k].astype(np.float64)
         return PositionBlock(

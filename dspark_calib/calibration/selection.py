@@ -26,13 +26,11 @@ class Choice:
     """A temperature chosen among candidates.
 
     Attributes:
-        chosen: Index of the temperature taken.
-        best: Index of the bare minimum.
+        temperature: The temperature taken.
         interval: 95 % interval of the temperature taken by this rule, or None with fewer than two clusters.
     """
 
-    chosen: int
-    best: int
+    temperature: float
     interval: tuple[float, float] | None
 
 
@@ -46,25 +44,23 @@ def choose(candidates: ClusterObjective, hashes: Hashes, select: Selection, seed
         seed: Of the replicates.
     """
     temperatures, objective = candidates.temperatures, candidates.objective
-    best = best_index(temperatures, objective)
+    order = preference(temperatures)
     if len(hashes) < 2:
-        return Choice(chosen=best, best=best, interval=None)
+        return Choice(temperature=float(temperatures[best_index(temperatures, objective)]), interval=None)
     replicates = candidates.replicates(hashes, SELECTION_DRAWS, seed)
     replicates = replicates[np.isfinite(replicates).all(axis=1)]
     slack = np.zeros(len(temperatures))
     if select == "parsimonious":
-        slack = np.std(replicates - replicates[:, [best]], axis=0)
-    order = preference(temperatures)
-    chosen = _first_within(objective[order], slack[order])
-    drawn = [order[_first_within(row, slack[order])] for row in replicates[:, order]]
-    return Choice(
-        chosen=int(order[chosen]), best=best, interval=_interval(temperatures[drawn], temperatures[order[chosen]])
-    )
+        slack = np.std(replicates - replicates[:, [best_index(temperatures, objective)]], axis=0)
+    chosen = float(temperatures[order[_first_within(objective[order], slack[order])]])
+    drawn = temperatures[order[_first_within(replicates[:, order], slack[order])]]
+    return Choice(temperature=chosen, interval=_interval(drawn, chosen))
 
 
-def _first_within(objective: Floats, slack: Floats) -> int:
+def _first_within(objective: Floats, slack: Floats) -> npt.NDArray[np.intp]:
     """Return the first index, in order of preference, whose objective exceeds the minimum by no more than its slack."""
-    return int(np.argmax(objective - objective.min() <= slack))
+    within = objective - objective.min(axis=-1, keepdims=True) <= slack
+    return np.asarray(np.argmax(within, axis=-1))
 
 
 def _interval(drawn: Floats, chosen: float) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dspark_calib.calibration.fit_record import Objective, PositionFit, Selection, TemperatureFit
 from dspark_calib.calibration.grids import at_edge
 from dspark_calib.calibration.identifiability import PositionFacts, survey_positions
-from dspark_calib.calibration.objective import evaluate_objective
+from dspark_calib.calibration.objective import evaluate_totals
 from dspark_calib.calibration.rows import FitRows
 from dspark_calib.calibration.search import search
 from dspark_calib.calibration.selection import choose
@@ -56,24 +56,20 @@ def fit_position(
     flags = facts.flags
     if flags:
         return _kept(rows, facts, objective, bins)
-    candidates, curve = search(rows, objective, select, bins)
-    choice = choose(candidates, rows.hashes, select, seed)
-    values = candidates.objective
-    temperature = float(candidates.temperatures[choice.chosen])
-    best = float(candidates.temperatures[choice.best])
-    identity = candidates.temperatures == 1.0
-    before = float(values[identity][0]) if identity.any() else _objective_at(rows, objective, 1.0, bins)
+    found = search(rows, objective, select, bins)
+    choice = choose(found.candidates, rows.hashes, select, seed)
+    values = dict(zip(found.candidates.temperatures.tolist(), found.candidates.objective.tolist(), strict=True))
     return PositionFit(
         position=rows.position + 1,
-        temperature=temperature,
-        best_temperature=best,
+        temperature=choice.temperature,
+        best_temperature=found.best,
         interval=choice.interval,
-        objective_before=before,
-        objective_after=float(values[choice.chosen]),
-        flags=("at_grid_edge",) if at_edge(best) else (),
+        objective_before=values[1.0],
+        objective_after=values[choice.temperature],
+        flags=("at_grid_edge",) if at_edge(found.best) else (),
         n=facts.n,
         positives=facts.positives,
-        curve=curve,
+        curve=found.curve,
     )
 
 
@@ -93,4 +89,4 @@ def _kept(rows: FitRows, facts: PositionFacts, objective: Objective, bins: int) 
 
 
 def _objective_at(rows: FitRows, objective: Objective, temperature: float, bins: int) -> float:
-    return float(evaluate_objective(rows, objective, np.array([temperature]), bins).objective[0])
+    return float(evaluate_totals(rows, objective, np.array([temperature]), bins)[0])

@@ -1,0 +1,207 @@
+"""A histogram of the rows of one position that bounds the ECE at any temperature without touching them again.
+
+Cells are a grid over (z_k, a_{k-1}). At temperature T a row's prediction is p = a·σ(z/T), so within a column of
+equal z the ECE bin changes at known values of a: the sums of each bin follow from running sums along a. Only rows
+in cells that an edge crosses may lie on either side of it. The bound on the error of the ECE is
+
+    (1/n) Σ_edges 2·max(N₁(1 - p₋), N₀ p₊)  +  (1/n) Σ_columns ΣA · ½ max|σ''| (h/T)²
+
+with N₀, N₁ the rows of either label in the crossed cells and p₋ ≤ p ≤ p₊ there: moving any subset of those rows across
+an edge changes two bins by at most that much, and h is the half width of a column, whose σ is taken to first
+order round its middle. `docs/decisions` has the argument in full.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dspark_calib.calibration.rows import FitRows, PositionBlock
+from dspark_calib.metrics.passes import map_in_order
+from dspark_calib.survival import sigmoid
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+COLUMNS, ROWS = 2048, 4096
+COLUMNS_ALONE = 1 << 14  # where a_{k-1} = 1 for every row: position 1 and the conditional view
+COARSER = 8  # the quick sketch merges 8 × 8 cells
+_WARP = 2.0  # columns are even in σ(z/2): fine where σ(z/T) moves
+_CURVATURE = 1 / (6 * np.sqrt(3))  # max |σ''|
+_ROUNDING = 1e-9  # covers the clamp (1e-8 a row only moves p within its bin) and float64 rounding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Estimate of an objective and a bound on its error, at m temperatures; shapes [m]."""
+
+    estimate: Floats
+    error: Floats
+
+    @property
+    def low(self) -> Floats:
+        """What the objective is at least."""
+        return self.estimate - self.error
+
+    @property
+    def high(self) -> Floats:
+        """What the objective is at most."""
+        return self.estimate + self.error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sketch:
+    """Running sums along a_{k-1} for each column of z.
+
+    Attributes:
+        edges: Column edges in z, increasing, ±inf at the ends, shape [X+1].
+        survival: Running Σ a, shape [X, Y+1].
+        moment: Running Σ a·z, shape [X, Y+1] (0 in the end columns, which have no first-order term).
+        rejected: Running count of label 0, shape [X, Y+1].
+        accepted: Running count of label 1, shape [X, Y+1].
+    """
+
+    edges: Floats
+    survival: Floats
+    moment: Floats
+    rejected: Integers
+    accepted: Integers
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return int(self.rejected[:, -1].sum() + self.accepted[:, -1].sum())
+
+    def coarser(self) -> "Sketch":
+        """Return the sketch with 8 × 8 cells merged, or itself where it is too small to merge."""
+        columns, rows = self.survival.shape[0], self.survival.shape[1] - 1
+        by_row = COARSER if rows % COARSER == 0 else 1
+        if columns % COARSER:
+            return self
+
+        def merged(sums: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+            return np.asarray(sums[:, ::by_row].reshape(columns // COARSER, COARSER, -1).sum(axis=1))
+
+        moment = merged(self.moment).astype(np.float64)
+        moment[[0, -1]] = 0.0
+        return Sketch(
+            edges=self.edges[::COARSER],
+            survival=merged(self.survival).astype(np.float64),
+            moment=moment,
+            rejected=merged(self.rejected).astype(np.int64),
+            accepted=merged(self.accepted).astype(np.int64),
+        )
+
+    def bounds(self, temperatures: Floats, bins: int) -> Bounds:
+        """Bound the ECE at each temperature."""
+        pairs = list(map_in_order(lambda t: self._bound(t, bins), temperatures.tolist()))
+        return Bounds(estimate=np.array([e for e, _ in pairs]), error=np.array([b for _, b in pairs]))
+
+    def _bound(self, temperature: float, bins: int) -> tuple[float, float]:
+        column = _Columns.at(self.edges, temperature)
+        below, above, middle = self._crossings(column, bins)
+        excess = self._excess(column, middle)
+        estimate = np.abs(np.diff(excess, axis=1).sum(axis=0)).sum()
+        crossed = self._crossed(column, below, above, bins)
+        slack = (self.survival[:, -1] * column.error).sum()
+        return float(estimate / self.n), float((2 * crossed + slack) / self.n) + _ROUNDING
+
+    def _crossings(self, column: "_Columns", bins: int) -> tuple[Integers, Integers, Integers]:
+        """Return, per column and bin edge, the first crossed cell, the one after the last, and the likeliest border."""
+        rows = self.survival.shape[1] - 1
+        edge = np.arange(1, bins) / bins
+        if rows == 1:  # a_{k-1} = 1: a column lies on one side of an edge or is crossed as a whole
+            first, last = column.high[:, None] < edge - _ROUNDING, column.low[:, None] < edge + _ROUNDING
+            likely = first | (last & (column.sigma[:, None] < edge))
+            return first.astype(np.int64), last.astype(np.int64), likely.astype(np.int64)
+        # One cell more on either side absorbs the rounding of the cell index itself.
+        below = np.floor(edge / np.maximum(column.high[:, None], 1e-300) * rows) - 1
+        above = np.ceil(edge / np.maximum(column.low[:, None], 1e-300) * rows) + 1
+        middle = np.rint(edge / np.maximum(column.sigma[:, None], 1e-300) * rows)
+        first, last = (np.clip(x, 0, rows).astype(np.int64) for x in (below, above))
+        return first, last, np.clip(np.clip(middle, 0, rows).astype(np.int64), first, last)
+
+    def _excess(self, column: "_Columns", borders: Integers) -> Floats:
+        """Return running Σ(p - y) at the borders of the bins, shape [X, B+1]."""
+        rows = self.survival.shape[1] - 1
+        whole = np.concatenate([np.zeros_like(borders[:, :1]), borders, np.full_like(borders[:, :1], rows)], axis=1)
+        survival = np.take_along_axis(self.survival, whole, axis=1)
+        moment = np.take_along_axis(self.moment, whole, axis=1)
+        accepted = np.take_along_axis(self.accepted, whole, axis=1)
+        first_order = column.slope[:, None] * (moment - column.middle[:, None] * survival)
+        return column.sigma[:, None] * survival + first_order - accepted
+
+    def _crossed(self, column: "_Columns", first: Integers, last: Integers, bins: int) -> float:
+        """Return Σ over edges of the most that rows in crossed cells can move from one bin to the next."""
+        rows = self.survival.shape[1] - 1
+        hits = np.take_along_axis(self.accepted, last, 1) - np.take_along_axis(self.accepted, first, 1)
+        misses = np.take_along_axis(self.rejected, last, 1) - np.take_along_axis(self.rejected, first, 1)
+        lowest = first / rows * column.low[:, None]
+        highest = np.minimum(last / rows * column.high[:, None], 1.0)
+        return float(np.maximum((hits * (1 - lowest)).sum(axis=0), (misses * highest).sum(axis=0)).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """σ(z/T) over each column: at its middle, its range, its slope in z and the error of the first-order sum."""
+
+    middle: Floats
+    sigma: Floats
+    slope: Floats
+    low: Floats
+    high: Floats
+    error: Floats
+
+    @classmethod
+    def at(cls, edges: Floats, temperature: float) -> "_Columns":
+        low, high = sigmoid(edges[:-1] / temperature), sigmoid(edges[1:] / temperature)
+        with np.errstate(invalid="ignore"):
+            middle = (edges[:-1] + edges[1:]) / 2
+            half = (edges[1:] - edges[:-1]) / 2
+        inner = np.isfinite(middle)
+        middle = np.where(inner, middle, 0.0)
+        sigma = np.where(inner, sigmoid(middle / temperature), (low + high) / 2)
+        slope = np.where(inner, sigma * (1 - sigma) / temperature, 0.0)
+        curved = np.where(inner, _CURVATURE / 2 * (np.where(inner, half, 0.0) / temperature) ** 2, np.inf)
+        return cls(middle, sigma, slope, low, high, np.minimum(curved, high - low))
+
+
+def build_sketch(rows: FitRows) -> Sketch:
+    """Make the sketch of the position at hand in one pass."""
+    alone = rows.view == "conditional" or rows.position == 0
+    columns, height = (COLUMNS_ALONE, 1) if alone else (COLUMNS, ROWS)
+    width = height + 1  # the first entry of a column stays 0, so that running sums are made in place
+    survival, moment = np.zeros(columns * width), np.zeros(columns * width)
+    rejected, accepted = (np.zeros(columns * width, dtype=np.int64) for _ in range(2))
+
+    def placed(block: PositionBlock) -> tuple[PositionBlock, Floats, Integers]:
+        z = np.where(block.positive, block.magnitude, -block.magnitude)
+        column = np.minimum((sigmoid(z / _WARP) * columns).astype(np.int64), columns - 1)
+        level = np.minimum((block.prior * height).astype(np.int64), height - 1)
+        inner = (column > 0) & (column < columns - 1)
+        return block, np.where(inner, z * block.prior, 0.0), column * width + level + 1
+
+    for block, first_moment, cell in map_in_order(placed, rows.blocks()):
+        np.add.at(survival, cell, block.prior)
+        np.add.at(moment, cell, first_moment)
+        hit = block.label > 0
+        np.add.at(accepted, cell[hit], 1)
+        np.add.at(rejected, cell[~hit], 1)
+    shape = (columns, width)
+    return Sketch(
+        edges=_column_edges(columns),
+        survival=_running(survival.reshape(shape)),
+        moment=_running(moment.reshape(shape)),
+        rejected=_running(rejected.reshape(shape)),
+        accepted=_running(accepted.reshape(shape)),
+    )
+
+
+def _column_edges(columns: int) -> Floats:
+    """Return the edges in z, each moved outwards never by less than the rounding of the column index."""
+    share = np.arange(1, columns) / columns
+    return np.concatenate([[-np.inf], _WARP * np.log(share / (1 - share)), [np.inf]])
+
+
+def _running(cells: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    return np.cumsum(cells, axis=1, out=cells)
