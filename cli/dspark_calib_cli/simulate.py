@@ -1,7 +1,7 @@
 """`simulate`: replay verification policies on a trace and say what calibration is worth."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -21,43 +21,48 @@ from dspark_calib_cli.options import (
 )
 from dspark_calib_cli.simulation_tables import print_simulation
 
+Sps: TypeAlias = Annotated[
+    Path, typer.Option("--sps", metavar="FILE", help="Speed curve: of profile-sps, SGLang, DeepInfer or CSV.")
+]
+Concurrency: TypeAlias = Annotated[str, typer.Option("--concurrency", metavar="R,R,…", help="Requests in every step.")]
+Policies: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy",
+        metavar="POLICY",
+        help="fixed, fixed:LENGTH, threshold:C (on c_k), survival:A (on a_k), algorithm1, search, deepinfer.",
+        show_default="fixed, algorithm1, search, deepinfer",
+    ),
+]
+MinUserSpeed: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--min-user-speed", metavar="X", min=0.0, help="Tokens per second that every user must get."),
+]
+Requests: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--requests", metavar="N", min=1, help="Requests to finish.", show_default="every response, at least 2·R"
+    ),
+]
+Refit: TypeAlias = Annotated[
+    bool, typer.Option("--refit/--no-refit", help="Fit temperatures on the rounds that the recommended policies visit.")
+]
+RefitOut: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="With --refit and one concurrency: where its calibration goes."),
+]
+
 
 def simulate(
-    sps: Annotated[
-        Path, typer.Option("--sps", metavar="FILE", help="Speed curve: of profile-sps, SGLang, DeepInfer or CSV.")
-    ],
+    sps: Sps,
     trace: TraceFolder = DEFAULT_TRACE,
     calibration: CalibrationOption = None,
-    concurrency: Annotated[
-        str, typer.Option("--concurrency", metavar="R,R,…", help="Requests in every step.")
-    ] = "1,8,64,256",
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--policy",
-            metavar="POLICY",
-            help="fixed, fixed:LENGTH, threshold:C (on c_k), survival:A (on a_k), algorithm1, search, deepinfer.",
-            show_default="fixed, algorithm1, search, deepinfer",
-        ),
-    ] = None,
-    min_user_speed: Annotated[
-        float | None,
-        typer.Option("--min-user-speed", metavar="X", min=0.0, help="Tokens per second that every user must get."),
-    ] = None,
-    requests: Annotated[
-        int | None,
-        typer.Option(
-            "--requests", metavar="N", min=1, help="Requests to finish.", show_default="every response, at least 2·R"
-        ),
-    ] = None,
-    refit: Annotated[
-        bool,
-        typer.Option("--refit/--no-refit", help="Fit temperatures on the rounds that the recommended policies visit."),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="With --refit and one concurrency: where its calibration goes."),
-    ] = None,
+    concurrency: Concurrency = "1,8,64,256",
+    policy: Policies = None,
+    min_user_speed: MinUserSpeed = None,
+    requests: Requests = None,
+    refit: Refit = False,
+    out: RefitOut = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     output: Format = OutputFormat.TEXT,
@@ -82,8 +87,7 @@ def simulate(
     if out is not None:
         refuse_existing(out, overwrite=overwrite)
     file = calibration or (DEFAULT_CALIBRATION if DEFAULT_CALIBRATION.is_file() else None)
-    curve = read_curve(sps)
-    recorded = open_trace(trace)
+    curve, recorded = read_curve(sps), open_trace(trace)
     temperatures = None if file is None else read_calibration(file)
     with progress_bar(quiet=quiet, unit="replays") as progress:
         task = progress.add_task("replaying", total=None, speed="")

@@ -7,7 +7,7 @@ from rich.table import Table
 from dspark_calib_cli.console import RESULTS
 
 if TYPE_CHECKING:
-    from dspark_calib.scheduling.policy_calibration import PolicyCalibration
+    from dspark_calib.scheduling.policy_calibration_record import PolicyCalibration
     from dspark_calib.scheduling.prompt_ratio import Interval, RatioChange
     from dspark_calib.scheduling.recommendation import Recommendation
     from dspark_calib.scheduling.simulation import Simulation

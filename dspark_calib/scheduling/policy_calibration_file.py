@@ -2,7 +2,8 @@
 
 from dspark_calib.calibration.file import Calibration
 from dspark_calib.calibration.tables import CrossFit
-from dspark_calib.scheduling.policy_calibration import FOLDS, PolicyCalibration
+from dspark_calib.scheduling.policy_calibration import FOLDS
+from dspark_calib.scheduling.policy_calibration_record import PolicyCalibration
 from dspark_calib.trace import Trace
 
 

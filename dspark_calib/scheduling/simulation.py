@@ -5,7 +5,7 @@ from typing import Any
 
 from dspark_calib.scheduling.confidence_source import ORACLE
 from dspark_calib.scheduling.curve import SpsCurve
-from dspark_calib.scheduling.policy_calibration import PolicyCalibration
+from dspark_calib.scheduling.policy_calibration_record import PolicyCalibration
 from dspark_calib.scheduling.prompt_ratio import RatioChange
 from dspark_calib.scheduling.recommendation import Recommendation
 from dspark_calib.scheduling.replay import ReplayResult, find_replay, throughput_change

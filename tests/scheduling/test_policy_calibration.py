@@ -15,8 +15,9 @@ from dspark_calib.metrics.judged import JudgedTrace
 from dspark_calib.scheduling.calibrated_source import OUT_OF_FOLD, calibrate_trace
 from dspark_calib.scheduling.curve import make_curve
 from dspark_calib.scheduling.fixed import FixedLength
-from dspark_calib.scheduling.policy_calibration import PolicyCalibration, calibrate_for_policy
+from dspark_calib.scheduling.policy_calibration import calibrate_for_policy
 from dspark_calib.scheduling.policy_calibration_file import calibration_for_policy
+from dspark_calib.scheduling.policy_calibration_record import PolicyCalibration
 from dspark_calib.scheduling.search import UnconstrainedSearch
 from dspark_calib.survival import sigmoid
 from dspark_calib.trace import Trace, loop_trace
