@@ -63,6 +63,8 @@ class TargetDescription:
         stop_token_ids: Tokens that end a response, the generation config's (else the tokenizer's), main one first.
         max_length: Tokens of prompt and response the model takes; None where its config does not say.
         vocab_size: Rows of the embedding.
+        hidden_size: H.
+        num_layers: Decoder layers.
     """
 
     checkpoint: Checkpoint
@@ -70,6 +72,8 @@ class TargetDescription:
     stop_token_ids: tuple[int, ...]
     max_length: int | None
     vocab_size: int
+    hidden_size: int
+    num_layers: int
 
 
 def find_target(name: str, *, trust_remote_code: bool = False) -> TargetFiles:
@@ -113,6 +117,8 @@ def describe_target(files: TargetFiles) -> TargetDescription:
         stop_token_ids=_stop_tokens(files, config, tokenizer),
         max_length=int(longest) if longest else None,
         vocab_size=int(text_config.vocab_size),
+        hidden_size=int(text_config.hidden_size),
+        num_layers=int(text_config.num_hidden_layers),
     )
 
 
