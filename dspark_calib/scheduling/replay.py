@@ -91,6 +91,11 @@ class ReplayResult:
         return float(self.sums.tokens.sum()) / self.rounds
 
     @property
+    def tokens_per_step(self) -> float:
+        """Mean tokens that a step adds to all responses together."""
+        return float(self.sums.tokens.sum()) / self.steps
+
+    @property
     def throughput(self) -> float:
         """Tokens per second of all R requests together."""
         return float(self.sums.tokens.sum()) / self.step_seconds
@@ -133,6 +138,7 @@ class ReplayResult:
             "realised_accepted_length": self.realised_accepted_length,
             "realised_accepted_length_interval": _ends(self.realised_accepted_length_interval),
             "tokens_per_round": self.tokens_per_round,
+            "tokens_per_step": self.tokens_per_step,
             "throughput": self.throughput,
             "throughput_interval": _ends(self.throughput_interval),
             "per_user_speed": self.per_user_speed,

@@ -13,6 +13,7 @@ from dspark_calib.errors import TraceFormatError
 from dspark_calib.scheduling.policy import Integers
 from dspark_calib.trace import PromptClusters, Rounds, Trace, visited_rows
 from dspark_calib.trace.loop import trajectory_starts
+from dspark_calib.trace.rounds import UNKNOWN_ANCHOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,11 @@ def responses_of(trace: Trace) -> Responses:
             f"{trace.name}: its confidences were calibrated before they were logged; replay needs raw logits"
         )
     rounds = trace.read(("acceptance_probs",))
+    if (rounds.anchor == UNKNOWN_ANCHOR).any():
+        raise TraceFormatError(
+            f"{trace.name}, row {int(np.argmax(rounds.anchor == UNKNOWN_ANCHOR))}, anchor: unknown; replay needs to know "
+            "where each block stands in its response"
+        )
     cut = rounds.verified < rounds.gamma
     if cut.any():
         row = int(np.argmax(cut))

@@ -185,6 +185,9 @@ def test_traces_that_cannot_be_replayed_are_refused(every_anchor: Callable[..., 
     cut = replace(rounds, verified=np.where(np.arange(len(rounds)) == 4, 1, rounds.verified).astype(np.int16))
     with pytest.raises(TraceFormatError, match="row 4, verified = 1"):
         responses_of(Trace.of(cut, trace.provenance))
+    unknown = replace(rounds, anchor=np.where(np.arange(len(rounds)) == 2, -1, rounds.anchor).astype(np.int32))
+    with pytest.raises(TraceFormatError, match="row 2, anchor"):
+        responses_of(Trace.of(unknown, replace(trace.provenance, anchor_policy=None)))
     with pytest.raises(TraceFormatError, match="raw logits"):
         responses_of(Trace.of(rounds, replace(trace.provenance, calibration_applied=(1.5, 1.5))))
     with pytest.raises(TraceFormatError, match="every anchor"):
