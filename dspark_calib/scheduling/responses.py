@@ -65,8 +65,8 @@ def responses_of(trace: Trace) -> Responses:
     rounds = trace.read(("acceptance_probs",))
     if (rounds.anchor == UNKNOWN_ANCHOR).any():
         raise TraceFormatError(
-            f"{trace.name}, row {int(np.argmax(rounds.anchor == UNKNOWN_ANCHOR))}, anchor: unknown; replay needs to know "
-            "where each block stands in its response"
+            f"{trace.name}, row {int(np.argmax(rounds.anchor == UNKNOWN_ANCHOR))}, anchor: unknown; replay needs to "
+            "know where each block stands in its response"
         )
     cut = rounds.verified < rounds.gamma
     if cut.any():
