@@ -12,8 +12,10 @@ from dspark_calib.diagnostics import check_trace
 from dspark_calib.scheduling.simulation import Simulation
 from dspark_calib.summary.calibrated import held_out_temperatures, temperature_curves, temperature_tuple, transfer_of
 from dspark_calib.summary.comparison import compute_comparison, evaluation_side, json_side
+from dspark_calib.summary.contrasts import Comparison
+from dspark_calib.summary.details import Drafter, Slices
 from dspark_calib.summary.proxies import compute_proxies
-from dspark_calib.summary.record import Comparison, Drafter, Finding, Report, Slices
+from dspark_calib.summary.record import Finding, Report
 from dspark_calib.summary.replays import advice_of, throughput_of
 from dspark_calib.summary.scores import group_of
 from dspark_calib.summary.slices import SliceSums, View, slice_columns

@@ -3,7 +3,8 @@
 import numpy as np
 
 from dspark_calib.calibration import Calibration
-from dspark_calib.summary.record import TemperatureCurve, TemperatureTuple, Transfer
+from dspark_calib.summary.details import TemperatureCurve, Transfer
+from dspark_calib.summary.record import TemperatureTuple
 from dspark_calib.summary.survey import Floats, TemperaturesOf
 from dspark_calib.trace import Trace, assign_folds
 from dspark_calib.trace.clusters import ClusterKey

@@ -17,7 +17,8 @@ from dspark_calib.calibration import Evaluation, GroupScores
 from dspark_calib.errors import TraceFormatError
 from dspark_calib.metrics import Scores
 from dspark_calib.metrics.estimate import UNDEFINED, Estimate, normal_estimate
-from dspark_calib.summary.record import SCHEMA, Change, Comparison, ComparisonRow
+from dspark_calib.summary.contrasts import Change, Comparison, ComparisonRow
+from dspark_calib.summary.record import SCHEMA
 
 Floats = npt.NDArray[np.float64]
 Confidences = Literal["raw", "calibrated"]

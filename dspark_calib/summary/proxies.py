@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.metrics import compute_auroc
-from dspark_calib.summary.record import Proxy
+from dspark_calib.summary.details import Proxy
 from dspark_calib.survival import conditional_mask
 from dspark_calib.trace.clusters import PromptClusters, stable_hash
 from dspark_calib.trace.rounds import Rounds

@@ -1,15 +1,16 @@
 """The record behind `report --json` and the page: plain numbers, each with its count and interval.
 
-What is here: the shape of the whole. The numbers of one group of rounds are in `measures`; they are
-made in the other modules of this room; how they are written as JSON is in `json_form`.
+What is here: the shape of the whole. Its parts are in `measures` (one group of rounds), `details` and
+`contrasts`; they are made in the other modules of this room and written as JSON by `json_form`.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 from dspark_calib.calibration.tables import Baseline
-from dspark_calib.metrics.acceptance import Acceptance
 from dspark_calib.metrics.estimate import Estimate
+from dspark_calib.summary.contrasts import Advice, Comparison, Throughput
+from dspark_calib.summary.details import Drafter, Proxy, Slices, TemperatureCurve, Transfer
 from dspark_calib.summary.measures import Group
 
 SCHEMA = "dspark-calib/report/1"
@@ -18,142 +19,6 @@ Evaluation = Literal["out_of_fold", "independent", "in_sample"]
 Outcome = Literal["ship", "keep_raw", "do_not_ship", "undecided", "fit_needed", "raw_at_floor", "no_confidence"]
 Severity = Literal["stop", "warning", "note"]
 Change = Literal["worse", "better", "unclear"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceCell:
-    """Rounds whose slicing quantity lies in [low, high); `high` is None in the last, open cell.
-
-    Biases are of a_k, averaged over observed positions; the calibrated one is undefined without a calibration.
-    """
-
-    low: float
-    high: float | None
-    n: int
-    prompts: int
-    predicted: float | None
-    observed: float | None
-    raw_bias: Estimate
-    calibrated_bias: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slices:
-    """Calibration along one quantity: `confidence_1`, `prompt_length` or `depth`.
-
-    `view` says whether the bias is that of a_k (`cumulative`) or, on a trace cut by a scheduler, of c_k.
-    """
-
-    quantity: Literal["confidence_1", "prompt_length", "depth"]
-    view: Literal["cumulative", "conditional"]
-    cells: tuple[SliceCell, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proxy:
-    """AUROC given the prefix of one free proxy (`draft_prob`, `margin`, `entropy`), per position.
-
-    `rounds` are those it was measured on: whole prompts, at most some 500,000 rounds.
-    """
-
-    name: str
-    rounds: int
-    auroc_conditional: tuple[Estimate, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TemperatureCurve:
-    """Objective of the fit against the temperature of one position, earlier temperatures fixed; in sample.
-
-    Attributes:
-        position: k, from 1.
-        temperatures: Increasing.
-        objective: In-sample objective at each, same length.
-        chosen: The temperature in the calibration.
-        interval: Its 95 % interval, or None.
-        flags: What the fit said about it.
-    """
-
-    position: int
-    temperatures: tuple[float, ...]
-    objective: tuple[float, ...]
-    chosen: float
-    interval: tuple[float, float] | None
-    flags: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
-    """Mean ECE on the group of the column under temperatures fitted on the group of the row.
-
-    Attributes:
-        fitted_on: Names, one a row.
-        judged_on: Names, one a column.
-        mean_ece: Held out by prompt where both names are the same; None where undefined.
-    """
-
-    fitted_on: tuple[str, ...]
-    judged_on: tuple[str, ...]
-    mean_ece: tuple[tuple[float | None, ...], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drafter:
-    """Acceptance of one drafter, for several on one axis.
-
-    Attributes:
-        name: What tells it from the others on the page.
-        rounds: Rounds behind it (for counters without rounds: drafts of position 1).
-        acceptance: Its acceptance; intervals are None for counters.
-        source: `trace` or `counters`.
-    """
-
-    name: str
-    rounds: int
-    acceptance: Acceptance
-    source: Literal["trace", "counters"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonRow:
-    """One measure of NEW against OLD.
-
-    Attributes:
-        group: Name of the group in both.
-        measure: `ece`, `bias`, `brier`, `auroc`, `conditional_acceptance`, `mean_ece` or `accepted_length`.
-        position: k, or None for measures of the whole block.
-        old: Value in OLD.
-        new: Value in NEW.
-        difference: NEW minus OLD with its interval.
-        harm: The difference in standard errors, positive where NEW is worse: one axis for all measures.
-        change: `worse` or `better` where the interval excludes 0, else `unclear`.
-    """
-
-    group: str
-    measure: str
-    position: int | None
-    old: float | None
-    new: float | None
-    difference: Estimate
-    harm: Estimate
-    change: Change
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """NEW against OLD, what got worse first.
-
-    Attributes:
-        old: Name of OLD.
-        paired: Whether differences were taken on the same prompts.
-        confidences: Which confidences were compared.
-        rows: Worst first, by difference over standard error.
-    """
-
-    old: str
-    paired: bool
-    confidences: Literal["raw", "calibrated"]
-    rows: tuple[ComparisonRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,56 +124,6 @@ class Source:
     clusters: str
     domains: tuple[str, ...]
     datasets: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Throughput:
-    """One policy at one concurrency under one set of confidences, from the replay (`simulate`).
-
-    Attributes:
-        policy: Name of the scheduler.
-        confidences: `raw`, `calibrated` or `oracle`.
-        concurrency: Requests at once.
-        tokens_per_second: Of all requests together.
-        per_user: Tokens per second and user.
-        accepted_length: Realised τ.
-        predicted_length: τ the confidences promised.
-        budget: Drafts verified per request and step.
-        regret: 1 - throughput/throughput of the oracle; undefined without one.
-    """
-
-    policy: str
-    confidences: Literal["raw", "calibrated", "oracle"]
-    concurrency: int
-    tokens_per_second: Estimate
-    per_user: Estimate
-    accepted_length: Estimate
-    predicted_length: float | None
-    budget: float
-    regret: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
-    """What the replay recommends at one concurrency.
-
-    Attributes:
-        concurrency: Requests at once.
-        policy: The lossless policy of highest throughput.
-        temperatures: `raw` or `calibrated`.
-        gamma: The fewest drafts a block that are not measurably slower.
-        tokens_per_second: Of the whole block.
-        calibration_gain: Relative gain of calibrated over raw confidences; undefined without a calibration.
-        reasons: Sentences for the reader.
-    """
-
-    concurrency: int
-    policy: str
-    temperatures: str
-    gamma: int
-    tokens_per_second: float
-    calibration_gain: Estimate
-    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

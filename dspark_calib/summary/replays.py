@@ -4,7 +4,7 @@ from dspark_calib.metrics.estimate import UNDEFINED, Estimate
 from dspark_calib.scheduling.prompt_ratio import Interval, RatioChange
 from dspark_calib.scheduling.replay import ReplayResult
 from dspark_calib.scheduling.simulation import Simulation
-from dspark_calib.summary.record import Advice, Throughput
+from dspark_calib.summary.contrasts import Advice, Throughput
 
 
 def throughput_of(simulation: Simulation) -> tuple[Throughput, ...]:

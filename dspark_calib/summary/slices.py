@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dspark_calib.metrics.acceptance import ratio_estimate
 from dspark_calib.metrics.estimate import UNDEFINED
-from dspark_calib.summary.record import SliceCell, Slices
+from dspark_calib.summary.details import SliceCell, Slices
 from dspark_calib.summary.survey import Floats, SurveyBatch
 from dspark_calib.trace.rounds import UNKNOWN_ANCHOR
 

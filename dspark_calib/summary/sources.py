@@ -7,7 +7,8 @@ from dspark_calib.calibration import Calibration
 from dspark_calib.errors import CalibrationFileError, IncompatibleTraces
 from dspark_calib.metrics.acceptance import Acceptance
 from dspark_calib.metrics.estimate import Estimate
-from dspark_calib.summary.record import Drafter, Model, Source
+from dspark_calib.summary.details import Drafter
+from dspark_calib.summary.record import Model, Source
 from dspark_calib.trace import Trace, combine_traces
 from dspark_calib.trace.provenance import Checkpoint, Provenance
 from dspark_calib.trace.readers.acceptance import AcceptanceCounts

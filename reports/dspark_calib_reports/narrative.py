@@ -6,16 +6,9 @@ told apart", an ECE at its noise floor is said to be there, and what is missing 
 
 from dspark_calib.calibration.tables import Baseline
 from dspark_calib.metrics.estimate import Estimate
+from dspark_calib.summary.contrasts import Comparison, Throughput
+from dspark_calib.summary.details import Drafter, Proxy, Slices, TemperatureCurve, Transfer
 from dspark_calib.summary.measures import Group, Measures, PositionMeasures
-from dspark_calib.summary.record import (
-    Comparison,
-    Drafter,
-    Proxy,
-    Slices,
-    TemperatureCurve,
-    Throughput,
-    Transfer,
-)
 from dspark_calib_reports.figures.comparison import row_name
 from dspark_calib_reports.figures.slices import TITLES, cell_name
 from dspark_calib_reports.numerals import (

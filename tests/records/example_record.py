@@ -11,6 +11,8 @@ from dspark_calib.calibration.tables import Baseline
 from dspark_calib.metrics.acceptance import Acceptance
 from dspark_calib.metrics.corp import Decomposition
 from dspark_calib.metrics.estimate import UNDEFINED, Estimate
+from dspark_calib.summary.contrasts import Advice, Comparison, ComparisonRow, Throughput
+from dspark_calib.summary.details import Drafter, Proxy, SliceCell, Slices, TemperatureCurve, Transfer
 from dspark_calib.summary.measures import (
     CalibrationChange,
     Group,
@@ -21,24 +23,7 @@ from dspark_calib.summary.measures import (
     Sweep,
     ThresholdPoint,
 )
-from dspark_calib.summary.record import (
-    Advice,
-    Comparison,
-    ComparisonRow,
-    Drafter,
-    Finding,
-    Model,
-    Proxy,
-    Report,
-    SliceCell,
-    Slices,
-    Source,
-    TemperatureCurve,
-    TemperatureTuple,
-    Throughput,
-    Transfer,
-    Verdict,
-)
+from dspark_calib.summary.record import Finding, Model, Report, Source, TemperatureTuple, Verdict
 
 BINS = 20
 

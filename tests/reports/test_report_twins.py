@@ -47,7 +47,9 @@ def test_json_is_strict_and_deterministic() -> None:
     """NaN and infinity become null, and the same report gives the same bytes."""
     report = example_report()
     whole = report.groups[0]
-    broken = replace(whole.raw.positions[0], ece=Estimate(value=float("nan"), se=float("inf")), log_loss=Estimate(value=float("nan")))
+    broken = replace(
+        whole.raw.positions[0], ece=Estimate(value=float("nan"), se=float("inf")), log_loss=Estimate(value=float("nan"))
+    )
     raw = replace(whole.raw, positions=(broken, *whole.raw.positions[1:]))
     text = render_json(replace(report, groups=(replace(whole, raw=raw),)))
     row = json.loads(text, parse_constant=pytest.fail)["groups"][0]["raw"]["positions"][0]

@@ -2,7 +2,7 @@
 
 import plotly.graph_objects as go
 
-from dspark_calib.summary.record import Drafter
+from dspark_calib.summary.details import Drafter
 from dspark_calib_reports.figures.theme import OTHERS, add_estimates, blank_figure, position_axis
 from dspark_calib_reports.numerals import count, decimal, interval, percent, plot_text, shown_name
 from dspark_calib_reports.section import Table

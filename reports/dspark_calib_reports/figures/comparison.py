@@ -2,7 +2,7 @@
 
 import plotly.graph_objects as go
 
-from dspark_calib.summary.record import Comparison, ComparisonRow
+from dspark_calib.summary.contrasts import Comparison, ComparisonRow
 from dspark_calib_reports.figures.theme import GREY, blank_figure
 from dspark_calib_reports.numerals import fraction, interval, plot_text, shown_name, signed
 from dspark_calib_reports.section import Table

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from dspark_calib.calibration.tables import Baseline
+from dspark_calib.summary.details import Transfer
 from dspark_calib.summary.measures import Group, Measures
-from dspark_calib.summary.record import Transfer
 from dspark_calib_reports.figures.theme import HEAT, blank_figure
 from dspark_calib_reports.numerals import count, decimal, fraction, interval, plot_text, shown_name
 from dspark_calib_reports.section import Table

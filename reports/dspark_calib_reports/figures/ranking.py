@@ -2,8 +2,8 @@
 
 import plotly.graph_objects as go
 
+from dspark_calib.summary.details import Proxy
 from dspark_calib.summary.measures import Group
-from dspark_calib.summary.record import Proxy
 from dspark_calib_reports.figures.theme import (
     CALIBRATED,
     PROXIES,

@@ -2,7 +2,7 @@
 
 import plotly.graph_objects as go
 
-from dspark_calib.summary.record import SliceCell, Slices
+from dspark_calib.summary.details import SliceCell, Slices
 from dspark_calib_reports.figures.theme import CALIBRATED, RAW, add_estimates, add_level, blank_figure
 from dspark_calib_reports.numerals import count, decimal, fraction, interval, signed
 from dspark_calib_reports.section import Table

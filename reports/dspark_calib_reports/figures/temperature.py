@@ -2,7 +2,8 @@
 
 import plotly.graph_objects as go
 
-from dspark_calib.summary.record import TemperatureCurve, TemperatureTuple
+from dspark_calib.summary.details import TemperatureCurve
+from dspark_calib.summary.record import TemperatureTuple
 from dspark_calib_reports.figures.theme import CALIBRATED, GREY, RAW, blank_figure
 from dspark_calib_reports.numerals import decimal
 from dspark_calib_reports.section import Table

@@ -2,7 +2,7 @@
 
 import plotly.graph_objects as go
 
-from dspark_calib.summary.record import Advice, Throughput
+from dspark_calib.summary.contrasts import Advice, Throughput
 from dspark_calib_reports.figures.theme import CALIBRATED, ORACLE, RAW, add_estimates, blank_figure
 from dspark_calib_reports.numerals import decimal, interval, percent, shown_name
 from dspark_calib_reports.section import Table
