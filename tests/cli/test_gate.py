@@ -144,3 +144,15 @@ def test_a_calibration_of_another_length_is_refused(tmp_path: Path, capsys: pyte
     path.write_text('{"temperatures": [1.0, 1.5]}')
     assert cli.run(["gate", "--max-ece", "0.1", "--calibration", str(path)]) == 2
     assert "short.json" in capsys.readouterr().err.replace("\n", "")
+
+
+def test_a_written_report_serves_as_the_baseline(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`report --json` carries the standard errors and floors that --baseline needs: same decision as from the trace."""
+    report = tmp_path / "report"
+    assert cli.run(["report", "right", "--json", "--out", str(report), "--quiet"]) == 0
+    capsys.readouterr()
+    code, from_report = run_json(f"gate trace --max-regression 0 --baseline {report}/report.json", capsys)
+    _, from_trace = run_json("gate trace --max-regression 0 --baseline right", capsys)
+    assert code == 1
+    values = [[check["value"] for check in result["checks"]] for result in (from_report, from_trace)]  # type: ignore[index,attr-defined]
+    assert values[0] == pytest.approx(values[1])
