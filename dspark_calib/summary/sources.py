@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from dspark_calib.calibration import Calibration
 from dspark_calib.errors import CalibrationFileError, IncompatibleTraces
@@ -151,11 +152,18 @@ def _words(checkpoint: Checkpoint) -> str:
 
 
 def _model(checkpoint: Checkpoint) -> Model:
-    return Model(name=checkpoint.name, content_hash=checkpoint.content_hash)
+    return Model(name=_public_name(checkpoint.name), content_hash=checkpoint.content_hash)
+
+
+def _public_name(name: str | None) -> str | None:
+    """Return a hub name as it is and of a path only its end: a report says nothing of the machine that made it."""
+    if name is None or not name.startswith(("/", ".", "~")):
+        return name
+    return PurePath(name).name or name
 
 
 def _drafter_name(provenance: Provenance) -> str:
-    name = provenance.drafter.name or provenance.source
+    name = _public_name(provenance.drafter.name) or provenance.source
     return name if provenance.confidence_source == "head" else f"{name} ({provenance.confidence_source})"
 
 

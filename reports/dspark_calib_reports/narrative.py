@@ -187,10 +187,12 @@ def state_slices(all_slices: tuple[Slices, ...]) -> str:
 def state_acceptance(drafters: tuple[Drafter, ...]) -> str:
     """Say how acceptance runs along the block, and who leads."""
     first = drafters[0]
-    rates = [rate.value for rate in first.acceptance.conditional if rate.value is not None]
+    rates = [(k, rate.value) for k, rate in enumerate(first.acceptance.conditional) if rate.value is not None]
     if not rates:
         return "Nothing was judged."
-    ends = f"{percent(rates[0])} at position 1, {percent(rates[-1])} at {len(rates)}"
+    last, rate = rates[-1]
+    judged = count(first.acceptance.judged[last])
+    ends = f"{percent(rates[0][1])} at position 1, {percent(rate)} at {last + 1} ({judged} drafts judged there)"
     lead = f"{shown_name(first.name)}: conditional acceptance {ends}"
     if len(drafters) == 1:
         return f"{lead}."

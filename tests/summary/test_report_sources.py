@@ -8,7 +8,7 @@ import pytest
 from dspark_calib.calibration.file import Calibration
 from dspark_calib.errors import CalibrationFileError, IncompatibleTraces
 from dspark_calib.summary.build import NamedCounts, counters_report
-from dspark_calib.summary.sources import check_calibration, counted_drafter, drafter_names, split_traces
+from dspark_calib.summary.sources import check_calibration, counted_drafter, drafter_names, source_of, split_traces
 from dspark_calib.trace import Checkpoint, Trace
 from dspark_calib.trace.readers.acceptance import AcceptanceCounts
 from dspark_calib.trace.readers.imported import RowAccount
@@ -97,3 +97,14 @@ def test_counters_alone_make_a_report() -> None:
     assert report.groups == ()
     assert report.verdict.outcome == "no_confidence"
     assert report.drafters[0].source == "counters"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("Qwen/Qwen3-4B", "Qwen/Qwen3-4B"), ("/home/me/ckpt/step-100", "step-100"), ("./drafter", "drafter")],
+)
+def test_paths_of_this_machine_stay_out_of_the_report(name: str, shown: str) -> None:
+    """A hub name is kept, of a folder only its last part."""
+    source = source_of(trace_of(name), "prompts", (), ())
+    assert source.drafter.name == shown
+    assert drafter_names([trace_of(name)]) == (shown,)
