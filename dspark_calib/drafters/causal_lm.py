@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from dspark_calib.drafters.drafter import IMPOSSIBLE_LOGIT, DraftStep
-from dspark_calib.errors import UnsupportedModel
+from dspark_calib.errors import CollectionError, UnsupportedModel
 
 CHECK_TOLERANCE = 2e-2
 """Largest difference of logits, relative to their spread, between tree steps and plain forwards (bfloat16 passes)."""
@@ -39,6 +39,7 @@ class CausalLMDrafter:
         self._config = model.config.get_text_config()
         # transformers 5 renames the argument `past_key_values` to `cache`
         self._cache_argument = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+        self._positions: int | None = getattr(self._config, "max_position_embeddings", None)
         self.gamma = gamma
         self.vocab_size = vocab_size
 
@@ -53,7 +54,11 @@ class CausalLMDrafter:
         return False
 
     def encode(self, tokens: Tensor, features: Tensor) -> "CausalLMContext":  # noqa: ARG002 - the interface
-        """Read sequences: keys and values of every token but the last (tokens: int64 [S, T])."""
+        """Read sequences: keys and values of every token but the last (tokens: int64 [S, T]).
+
+        Raises:
+            CollectionError: If the text is longer than the draft model's positions.
+        """
         context = CausalLMContext(self, tokens, DynamicCache())
         context.read_pending()
         return context
@@ -75,6 +80,23 @@ class CausalLMDrafter:
         output = self._model(input_ids=tokens, position_ids=positions, attention_mask=mask, use_cache=True, **arguments)
         logits: Tensor = output.logits
         return logits
+
+    def check_length(self, tokens: int) -> None:
+        """Refuse a text longer than the draft model's positions.
+
+        Raises:
+            CollectionError: Naming both lengths.
+        """
+        if self._positions is not None and tokens > self._positions:
+            raise CollectionError(
+                f"a text of {tokens} tokens is longer than the {self._positions} positions of the draft model "
+                f"{self._config.name_or_path or type(self._model).__name__}: lower --max-new-tokens, leave out the "
+                "longest prompts, or take another draft model"
+            )
+
+    def clamp_positions(self, positions: Tensor) -> Tensor:
+        """Keep drafts past the model's last position on it: no response reaches there, so nothing is judged."""
+        return positions if self._positions is None else positions.clamp(max=self._positions - 1)
 
     def tree_masks(self, anchors: Tensor, length: int, steps: int) -> Any:
         """Return the mask of one more step of every block, per kind of attention layer where kinds differ.
@@ -153,6 +175,7 @@ class CausalLMContext:
     def read_pending(self) -> None:
         """Run the model over all tokens but the last that the cache does not hold yet."""
         start, stop = self._cache.get_seq_length(), self._tokens.shape[1] - 1
+        self._drafter.check_length(stop + 1)
         if start < stop:
             positions = torch.arange(start, stop, device=self._tokens.device).expand(self._tokens.shape[0], -1)
             self._drafter.forward(self._tokens[:, start:stop], positions, None, self._cache)
@@ -203,7 +226,8 @@ class CausalLMBlock:
 
     def _step_part(self, part: _Part, slot: int, tokens: Tensor) -> Tensor:
         mask = self._drafter.tree_masks(part.anchors, self._length, slot + 1)
-        logits = self._drafter.forward(tokens, part.anchors + slot, mask, part.chains)
+        positions = self._drafter.clamp_positions(part.anchors + slot)
+        logits = self._drafter.forward(tokens, positions, mask, part.chains)
         return self._drafter.fit_vocabulary(logits)
 
 

@@ -1,5 +1,6 @@
 """Loading a causal language model as drafter: files, tokenizer, and the check that it can draft in a tree."""
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,7 +36,7 @@ def load_causal_lm(
     with _readable_failures(name):
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
     check_same_tokenizer(tokenizer, target_tokenizer, name, target.name)
-    with _readable_failures(name):
+    with _readable_failures(name), _without_progress_bars():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=target.dtype,
@@ -72,6 +73,19 @@ def check_same_tokenizer(draft: Any, target: Any, draft_name: str, target_name: 
             f"{draft_name}, tokenizer: has the tokens of {target_name} but cuts text differently; a draft model "
             "needs the target's tokenizer: choose one of the target's family"
         )
+
+
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing its own bars: the library never prints."""
+    logging: Any = importlib.import_module("transformers.utils.logging")
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 @contextmanager

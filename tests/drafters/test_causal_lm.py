@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from dspark_calib.drafters.causal_lm import CausalLMDrafter, check_tree_steps
-from dspark_calib.errors import UnsupportedModel
+from dspark_calib.errors import CollectionError, UnsupportedModel
 
 SIZES = {
     "vocab_size": 40, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
@@ -136,3 +136,18 @@ def test_a_model_that_ignores_the_mask_is_refused() -> None:
     with pytest.raises(UnsupportedModel, match="tiny-model"):
         check_tree_steps(CausalLMDrafter(Careless(), gamma=4, vocab_size=40), "tiny-model")
     check_tree_steps(drafter, "tiny-model")
+
+
+def test_a_text_longer_than_the_models_positions_is_refused() -> None:
+    """The text must fit the positions the draft model has; the message says what to lower."""
+    drafter, _ = make_drafter("gpt2")
+    with pytest.raises(CollectionError, match=r"129 tokens .* 128 positions .* --max-new-tokens"):
+        drafter.encode(torch.zeros(1, 129, dtype=torch.long), torch.zeros(0))
+
+
+def test_drafts_past_the_last_position_do_not_fail() -> None:
+    """A text that fills the positions still gets a block; its drafts lie past any response and are not judged."""
+    drafter, _ = make_drafter("gpt2")
+    text = torch.arange(128)[None] % 40
+    block = drafter.encode(text, torch.zeros(0)).draft(torch.tensor([[127]]))
+    assert all(torch.isfinite(block.step(k, torch.tensor([[k]])).logits).all() for k in range(4))
