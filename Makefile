@@ -34,9 +34,9 @@ $(TARGET): | $(INSTALLED)
 
 # axe-core checks the report page for accessibility; without npm that one test skips and says so.
 $(AXE): tests/browser/package.json
-	@if command -v npm >/dev/null; then \
-	  npm install --prefix tests/browser --no-package-lock --ignore-scripts --no-audit --no-fund --silent && touch $@; \
-	else echo "note: npm is missing, the accessibility test will skip" >&2; fi
+	@if command -v npm >/dev/null \
+	  && npm install --prefix tests/browser --no-package-lock --ignore-scripts --no-audit --no-fund --silent; \
+	then touch $@; else echo "note: axe-core could not be installed (npm), the accessibility test will skip" >&2; fi
 
 demo: $(INSTALLED) | $(TARGET)
 	@$(MAKE) --no-print-directory clean-demo
