@@ -183,4 +183,5 @@ def _print(collected: "Collected", output_format: OutputFormat, *, quiet: bool) 
         return
     for name, count in trace.provenance.findings.items():
         warn(f"{name}: {count} of {trace.provenance.prompts} prompts", quiet=quiet)
-    RESULTS.print(f"{trace.name}: {trace.num_rounds} rounds of {trace.provenance.prompts} prompts", markup=False)
+    line = f"{trace.name}: {trace.num_rounds} rounds of {trace.provenance.prompts} prompts"
+    RESULTS.print(line, markup=False, soft_wrap=True)  # a path is never broken

@@ -81,8 +81,12 @@ def collect_trace(
         recorder = _Recorder(plan, journal, recipe, out, watcher, goes_on=goes_on)
         open_batches = [batch for batch in plan.batches if batch.index not in recorder.done]
         resumed = len(recorder.done)
-        if open_batches:
-            _run(job, open_batches, workers, recorder.hear)
+        try:
+            if open_batches:
+                _run(job, open_batches, workers, recorder.hear)
+        except BaseException:
+            recorder.leave_nothing_empty()
+            raise
         trace = TraceWriter(out).complete(_provenance(plan, job, target, journal))
     return Collected(trace=trace, batches=len(open_batches), resumed=resumed)
 
@@ -127,6 +131,11 @@ class _Recorder:
             remove_trace(self._out)
             self._journal.begin(self._recipe)
             self._begun = True
+
+    def leave_nothing_empty(self) -> None:
+        """Remove a folder that holds a journal and no part: there is nothing in it to go on with."""
+        if self._begun and not self.done:
+            remove_trace(self._out)
 
     def _finish(self, result: BatchResult) -> None:
         entry = BatchEntry(

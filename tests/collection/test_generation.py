@@ -1,15 +1,14 @@
 """Responses the target writes: against transformers' own greedy search and a loop without a cache."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from disk_pair import STOP, VOCAB, save_target
-from transformers import LlamaForCausalLM
+from transformers import LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from dspark_calib.collection.chat_template import Prompt
-from dspark_calib.collection.responses import generation
+from dspark_calib.collection.responses import decoding_batch
 from dspark_calib.collection.responses.generation import Sampling, generate_responses, response_uniforms
 from dspark_calib.collection.target import find_target, load_target
 from dspark_calib.errors import UnsupportedModel
@@ -36,14 +35,9 @@ def sampling(temperature: float, length: int = 24) -> Sampling:
 
 def test_greedy_responses_are_those_of_transformers(model: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch) -> None:
     """Left padding, prefill in pieces and leaving rows change no token of the greedy search."""
-    monkeypatch.setattr(generation, "_PREFILL_TOKENS", 16)
+    monkeypatch.setitem(decoding_batch._PREFILL_TOKENS, "cpu", 16)
     for prompt, response in zip(prompts(9), generate_responses(model, prompts(9), sampling(0.0)), strict=True):
-        ids = torch.tensor([prompt.token_ids])
-        expected = model.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=24, eos_token_id=[STOP, 5],
-            pad_token_id=0,
-        )  # fmt: skip
-        assert response.token_ids == tuple(expected[0].tolist())
+        assert response.token_ids == greedy_by_transformers(model, prompt)
         assert response.prompt_length == len(prompt.token_ids)
 
 
@@ -92,21 +86,28 @@ def test_recurrent_targets_are_told_the_other_ways() -> None:
         generate_responses(Recurrent(), prompts(1), sampling(0.0))
 
 
-def test_sliding_window_targets_write_as_transformers_does(tmp_path: Path) -> None:
-    """The cache keeps what slid out of the window, and the model masks it."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+WINDOWS = {"use_sliding_window": True, "sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]}
 
+
+@pytest.mark.parametrize("changes", [{}, WINDOWS, {"attn_implementation": "eager"}])
+def test_other_ways_to_attend_write_as_transformers_does(changes: dict[str, Any]) -> None:
+    """Grouped query heads, windows whose past stays in the cache, and attention that wants masks of its own."""
     torch.manual_seed(0)
     config = Qwen3Config(
-        vocab_size=VOCAB, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=8, max_position_embeddings=128, use_sliding_window=True, sliding_window=4,
-        layer_types=["sliding_attention", "full_attention"], initializer_range=0.4, eos_token_id=STOP,
+        vocab_size=VOCAB, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=128, initializer_range=0.4, eos_token_id=STOP,
+        **changes,
     )  # fmt: skip
     model = Qwen3ForCausalLM(config).eval()
     for prompt, response in zip(prompts(5), generate_responses(model, prompts(5), sampling(0.0)), strict=True):
-        ids = torch.tensor([prompt.token_ids])
-        expected = model.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=24, eos_token_id=[STOP, 5],
-            pad_token_id=0,
-        )  # fmt: skip
-        assert response.token_ids == tuple(expected[0].tolist())
+        assert response.token_ids == greedy_by_transformers(model, prompt)
+
+
+def greedy_by_transformers(model: Any, prompt: Prompt) -> tuple[int, ...]:
+    """Prompt and greedy response, by transformers' own search."""
+    ids = torch.tensor([prompt.token_ids])
+    tokens = model.generate(
+        ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=24, eos_token_id=[STOP, 5],
+        pad_token_id=0,
+    )  # fmt: skip
+    return tuple(tokens[0].tolist())

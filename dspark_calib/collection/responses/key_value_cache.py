@@ -10,9 +10,15 @@ from dspark_calib.errors import UnsupportedModel
 
 
 class PreallocatedLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """One layer's keys and values, [rows, heads, capacity, head size]; forwards see the filled part as a view.
+    """One layer's keys and values, [rows, heads, capacity, head size]; forwards see the first part as a view.
 
     A sliding-window model works with it too: it masks what lies outside its window.
+
+    Attributes:
+        length: Tokens held.
+        slot: Where the next token goes, int64 [1], on the device, so that a captured step moves on by itself;
+            None while prompts are read, then new tokens go behind the others.
+        width: Tokens a forward sees once `slot` is set.
     """
 
     keys: Any
@@ -22,6 +28,8 @@ class PreallocatedLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.capacity = capacity
         self.length = 0
+        self.slot: Tensor | None = None
+        self.width = 0
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Allocate as the first keys and values are shaped."""
@@ -31,9 +39,13 @@ class PreallocatedLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """Write new keys and values behind the others and return all of them."""
+        """Write new keys and values and return what the forward may see."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
+        if self.slot is not None:
+            self.keys.index_copy_(2, self.slot, key_states)
+            self.values.index_copy_(2, self.slot, value_states)
+            return self.keys[:, :, : self.width], self.values[:, :, : self.width]
         start, self.length = self.length, self.length + key_states.shape[-2]
         self.keys[:, :, start : self.length] = key_states
         self.values[:, :, start : self.length] = value_states
@@ -61,6 +73,11 @@ def check_cacheable(model: Any) -> None:
             f"{type(model).__name__}: its own generation cannot be run here ({', '.join(sorted(foreign))}); "
             "give its responses with --responses or --responses-from"
         )
+
+
+def every_layer_sees_everything(model: Any) -> bool:
+    """Return whether no layer of the model has a window, so that one mask serves all."""
+    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
 def preallocated_cache(model: Any, capacity: int) -> Any:
