@@ -46,6 +46,9 @@ demo: $(INSTALLED) | $(TARGET)
 clean-demo:
 	rm -rf $(DEMO)/trace $(DEMO)/calibration.json $(DEMO)/report $(DEMO)/export
 
+# One thread a process: two processes with two threads each spend their time waiting for one another on two cores.
+test test-slow test-oldest test-newest: export OMP_NUM_THREADS = 1
+
 test: lint types docs-build $(INSTALLED) | $(TARGET) $(AXE)
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
