@@ -76,7 +76,7 @@ def _replays(simulation: "Simulation", concurrency: int) -> Table:
             f"{replay.throughput:.1f}{'*' if simulation.on_pareto_front(replay) else ' '}",
             _half_width(replay.throughput_interval),
             f"{replay.per_user_speed:.1f}",
-            "" if regret is None else f"{regret.loss.value:.2%}",
+            "" if regret is None else f"{regret.loss.value:z.2%}",
         )
     return table
 
@@ -91,8 +91,8 @@ def _print_recommendation(heading: str, best: "Recommendation") -> None:
 
 
 def _change(change: "RatioChange") -> str:
-    ends = "" if change.interval is None else f" ({change.interval.low:+.2%} … {change.interval.high:+.2%})"
-    return f"{change.value:+.2%}{ends}"
+    ends = "" if change.interval is None else f" ({change.interval.low:+z.2%} … {change.interval.high:+z.2%})"
+    return f"{change.value:+z.2%}{ends}"
 
 
 def _half_width(interval: "Interval | None") -> str:

@@ -129,11 +129,15 @@ def _warnings(responses: Responses, replays: Sequence[ReplayResult], concurrenci
         for r in concurrencies
         if r > responses.count
     ]
+    oversized: dict[tuple[str, int], int] = {}
+    for r in replays:
+        cell = (r.policy, r.concurrency)
+        oversized[cell] = max(oversized.get(cell, 0), r.oversized_steps)
     found += [
-        f"{r.policy} on {r.confidence} confidences at concurrency {r.concurrency}: {r.oversized_steps} of {r.steps} "
-        "steps hold more tokens than the curve's largest batch and were run as several"
-        for r in replays
-        if r.oversized_steps
+        f"{policy} at concurrency {concurrency}: {steps} steps hold more tokens than the curve's largest batch and were "
+        "run as several"
+        for (policy, concurrency), steps in oversized.items()
+        if steps
     ]
     if responses.prompts < 2:
         found.append("one prompt only: there are no intervals, since prompts are what varies")

@@ -75,7 +75,8 @@ class RatioChange:
         """Return the difference with the other sign: a loss instead of a gain."""
         ends = self.interval
         return RatioChange(
-            value=-self.value, interval=None if ends is None else Interval(low=-ends.high, high=-ends.low)
+            value=0.0 - self.value,  # no negative zero
+            interval=None if ends is None else Interval(low=0.0 - ends.high, high=0.0 - ends.low),
         )
 
     def to_dict(self) -> dict[str, object]:
