@@ -134,8 +134,8 @@ def _warnings(responses: Responses, replays: Sequence[ReplayResult], concurrenci
         cell = (r.policy, r.concurrency)
         oversized[cell] = max(oversized.get(cell, 0), r.oversized_steps)
     found += [
-        f"{policy} at concurrency {concurrency}: {steps} steps hold more tokens than the curve's largest batch and were "
-        "run as several"
+        f"{policy} at concurrency {concurrency}: {steps} steps hold more tokens than the curve's largest batch, "
+        "and were run as several"
         for (policy, concurrency), steps in oversized.items()
         if steps
     ]
