@@ -19,7 +19,6 @@ from dspark_calib_cli.options import (
     Quiet,
     Seed,
     Traces,
-    Workers,
 )
 
 
@@ -76,7 +75,6 @@ def fit_sts(
         GroupName | None, typer.Option("--by", help="Also fit each group alone and judge it on the others.")
     ] = None,
     seed: Seed = 0,
-    workers: Workers = "1",
     accept: Annotated[
         str, typer.Option("--accept", metavar="FINDING[,…]|all", help="Findings on the trace to accept by name.")
     ] = "",
@@ -109,7 +107,6 @@ def fit_sts(
             by=None if by is None else by.value,
             seed=seed,
             accept=tuple(name for name in accept.split(",") if name),
-            workers=workers,
             progress=lambda step, rows: progress.update(task, description=step, completed=rows),
         )
     write_calibration(out, calibration, overwrite=overwrite)

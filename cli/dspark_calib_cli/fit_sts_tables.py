@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from dspark_calib_cli.console import RESULTS
@@ -30,29 +31,29 @@ def print_calibration(calibration: "Calibration") -> None:
 
 
 def _positions(fits: "tuple[PositionFit, ...]", held_out: "HeldOut") -> Table:
-    table = Table(title=f"ECE before and after, {_HOW[held_out.evaluation]}")
-    for name in ("position", "n", "T", "95 % of T", "ECE before", "ECE after", "change", "floor", "AUROC", "flags"):
-        table.add_column(name, justify="left" if name == "flags" else "right")
+    table = Table(title=f"ECE before and after, {_HOW[held_out.evaluation]}", box=SIMPLE_HEAD, pad_edge=False)
+    for name in ("k", "rounds", "T", "95 % of T", "before", "after", "95 % of after", "floor"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("remarks", overflow="fold")
     for k, fit in enumerate(fits):
-        flags = [*fit.flags, *(["at floor"] if held_out.at_floor[k] else [])]
+        remarks = [*fit.flags, *(["at floor"] if held_out.at_floor[k] else [])]
         table.add_row(
             str(fit.position),
             str(fit.n),
-            f"{fit.temperature:.4g}",
-            "-" if fit.interval is None else f"{fit.interval[0]:.3g} to {fit.interval[1]:.3g}",
-            _with_interval(held_out.ece_before[k]),
-            _with_interval(held_out.ece_after[k]),
-            _with_interval(held_out.ece_change[k]),
+            f"{fit.temperature:.3f}",
+            "-" if fit.interval is None else f"{fit.interval[0]:.2f}-{fit.interval[1]:.2f}",
+            _number(held_out.ece_before[k].value),
+            _number(held_out.ece_after[k].value),
+            _range(held_out.ece_after[k]),
             _number(held_out.ece_floor[k]),
-            f"{_number(held_out.auroc_before[k].value, 3)} → {_number(held_out.auroc_after[k].value, 3)}",
-            ", ".join(flags),
+            ", ".join(flag.replace("_", " ") for flag in remarks),
         )
     return table
 
 
 def _baselines(calibration: "Calibration") -> Table:
     how = "in-sample" if calibration.cross_fit is None else "held out by prompt"
-    table = Table(title=f"ECE of other ways, {how}")
+    table = Table(title=f"ECE of other ways, {how}", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("way")
     for k in range(calibration.gamma):
         table.add_column(str(k + 1), justify="right")
@@ -62,7 +63,7 @@ def _baselines(calibration: "Calibration") -> Table:
 
 
 def _transfer(calibration: "Calibration") -> Table:
-    table = Table(title="mean ECE: fitted on the row, judged on the column")
+    table = Table(title="mean ECE: fitted on the row, judged on the column", box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("fitted on")
     transfer = calibration.transfer
     if transfer is None:
@@ -74,11 +75,11 @@ def _transfer(calibration: "Calibration") -> Table:
     return table
 
 
-def _number(value: float | None, digits: int = 4) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
 
 
-def _with_interval(estimate: "Estimate") -> str:
-    if estimate.value is None or estimate.low is None or estimate.high is None:
-        return _number(estimate.value)
-    return f"{estimate.value:.4f} [{estimate.low:.4f}, {estimate.high:.4f}]"
+def _range(estimate: "Estimate") -> str:
+    if estimate.low is None or estimate.high is None:
+        return "-"
+    return f"{estimate.low:.4f}-{estimate.high:.4f}"

@@ -7,15 +7,17 @@ import numpy.typing as npt
 
 from dspark_calib.calibration.fit_record import TemperatureFit
 from dspark_calib.calibration.rows import FitRows
+from dspark_calib.calibration.sample import SAMPLE_ROUNDS, Sample, rounds_of_each
 from dspark_calib.calibration.tables import CrossFit
 from dspark_calib.metrics.judged import JudgedTrace
 from dspark_calib.metrics.view_sums import View
+from dspark_calib.survival import sigmoid
 from dspark_calib.trace.clusters import assign_folds, stable_hash
 
 Fitter = Callable[[FitRows], TemperatureFit]
 
 REPEATS = 5
-SUBSAMPLE_ROUNDS = 1_000_000
+LARGE_ROUNDS = 1_000_000
 
 
 def fold_count(holdout: float) -> int:
@@ -24,42 +26,68 @@ def fold_count(holdout: float) -> int:
 
 
 def cross_fit_temperatures(
-    judged: JudgedTrace, view: View, fit: Fitter, *, holdout: float, seed: int, repeats: int = REPEATS
+    judged: JudgedTrace,
+    view: View,
+    fit: Fitter,
+    *,
+    holdout: float,
+    bins: int,
+    seed: int,
+    repeats: int = REPEATS,
+    among: npt.NDArray[np.bool_] | None = None,
 ) -> CrossFit:
     """Fit without each fold, for several assignments of prompts to folds.
 
-    Above 10⁶ rounds each prompt gives only its first rounds, as many as keep the whole below; the held-out ECE
-    of each repeat is computed on the same rounds.
+    Above 10⁶ rounds each prompt gives only its first rounds, as many as keep the whole at 200,000; the held-out
+    ECE of each repeat is computed on such a sample too.
 
     Args:
         judged: The trace.
         view: View of the fit.
         fit: The procedure to judge.
         holdout: Share of prompts held out, 0 < share ≤ 0.5.
+        bins: Of the ECE.
         seed: Of the first assignment; the others follow from it.
         repeats: Number of assignments.
+        among: Clusters to fit on and judge, bool [C]; None means all.
     """
     folds = fold_count(holdout)
-    limit = None if judged.rounds <= SUBSAMPLE_ROUNDS else max(SUBSAMPLE_ROUNDS // len(judged.clusters), 1)
+    limit = None if judged.rounds <= LARGE_ROUNDS else rounds_of_each(judged, SAMPLE_ROUNDS)
     seeds = (seed, *(stable_hash("repeat", seed, r) % 2**31 for r in range(1, repeats)))
-    temperatures = []
+    members = np.ones(len(judged.clusters), dtype=bool) if among is None else among
+    sample = Sample.of(judged, view)
+    sample = sample.take(members[sample.cluster])
+    temperatures, held_out = [], []
     for repeat_seed in seeds:
         assigned = assign_folds(list(judged.clusters.keys), folds, repeat_seed)
-        temperatures.append(tuple(_without(judged, view, fit, assigned, f, limit) for f in range(folds)))
+        fitted = tuple(_without(judged, view, fit, assigned, members, f, limit) for f in range(folds))
+        temperatures.append(fitted)
+        held_out.append(_held_out_ece(sample, np.array(fitted)[assigned], bins))
     rounds = judged.rounds if limit is None else min(judged.rounds, limit * len(judged.clusters))
     return CrossFit(
         seeds=tuple(int(s) for s in seeds),
         folds=folds,
         temperatures=tuple(temperatures),
-        ece_after=(),
+        ece_after=tuple(held_out),
         rounds=rounds,
     )
 
 
 def _without(
-    judged: JudgedTrace, view: View, fit: Fitter, assigned: npt.NDArray[np.int16], fold: int, limit: int | None
+    judged: JudgedTrace,
+    view: View,
+    fit: Fitter,
+    assigned: npt.NDArray[np.int16],
+    among: npt.NDArray[np.bool_],
+    fold: int,
+    limit: int | None,
 ) -> tuple[float, ...]:
-    others = assigned != fold
+    others = (assigned != fold) & among
     if not others.any():
         return (1.0,) * judged.gamma  # every prompt lies in this fold: nothing to fit on
     return fit(FitRows(judged, view, others, limit)).temperatures
+
+
+def _held_out_ece(sample: Sample, of_cluster: npt.NDArray[np.float64], bins: int) -> tuple[float | None, ...]:
+    """Return the ECE per position when each cluster has its own temperatures, shape of `of_cluster` [C, γ]."""
+    return sample.ece(sample.predictions(sigmoid(sample.logits / of_cluster[sample.cluster])), bins)

@@ -1,23 +1,69 @@
 """`fit-sts` as one call: check the trace, fit on all prompts, judge out of fold, decide, and record it all."""
 
 from collections.abc import Collection
-from functools import partial
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
+from dspark_calib.calibration.baselines import compute_baselines
 from dspark_calib.calibration.cross_fit import cross_fit_temperatures
+from dspark_calib.calibration.decision import decide
 from dspark_calib.calibration.evaluate import Evaluation, evaluate
 from dspark_calib.calibration.file import Calibration
-from dspark_calib.calibration.fit_record import Grid, Objective, Selection
+from dspark_calib.calibration.fit_record import Grid, Objective, Selection, TemperatureFit
+from dspark_calib.calibration.joint import refine_jointly
+from dspark_calib.calibration.reference_fitters import fit_reference, reference_rule
 from dspark_calib.calibration.rows import FitRows
+from dspark_calib.calibration.sample import Sample
 from dspark_calib.calibration.sts import fit_sts
 from dspark_calib.calibration.tables import HeldOut
+from dspark_calib.calibration.transfer import compute_transfer, fit_groups
+from dspark_calib.diagnostics.checks import check_trace
+from dspark_calib.diagnostics.finding import require_accepted
 from dspark_calib.metrics.bins import DEFAULT_BINS
 from dspark_calib.metrics.judged import Grouping, JudgedTrace
 from dspark_calib.metrics.passes import Progress
+from dspark_calib.metrics.view_sums import View
 from dspark_calib.trace.store import Trace
 
-if TYPE_CHECKING:
-    from dspark_calib.metrics.view_sums import View
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Procedure:
+    """How temperatures are fitted on any rows: the same for all prompts and without a fold.
+
+    Attributes:
+        objective: What to minimise.
+        grid: `default`, or `sglang` or `deepspec` to reproduce those fitters.
+        select: Rule among good temperatures.
+        joint: Whether a joint refinement follows the sequential pass.
+        bins: Of the ECE.
+        seed: Of the replicates.
+    """
+
+    objective: Objective = "ece"
+    grid: Grid = "default"
+    select: Selection = "parsimonious"
+    joint: bool = False
+    bins: int = DEFAULT_BINS
+    seed: int = 0
+
+    @property
+    def all_rows(self) -> bool:
+        """Whether positions without a label count as rejected."""
+        return self.grid != "default" and reference_rule(self.grid).all_rows
+
+    def __call__(self, rows: FitRows) -> TemperatureFit:
+        """Fit on the rows given."""
+        if self.grid != "default":
+            return fit_reference(rows, self.grid)
+        fit = fit_sts(rows, objective=self.objective, select=self.select, bins=self.bins, seed=self.seed)
+        return self._refined(rows, fit) if self.joint else fit
+
+    def _refined(self, rows: FitRows, fit: TemperatureFit) -> TemperatureFit:
+        movable = tuple("kept_at_identity" not in p.flags for p in fit.positions)
+        refined = refine_jointly(
+            rows.sample(), rows.hashes, fit.temperatures, bins=self.bins, seed=self.seed, movable=movable
+        )
+        positions = tuple(replace(p, temperature=t) for p, t in zip(fit.positions, refined, strict=True))
+        return replace(fit, positions=positions, joint=True)
 
 
 def fit_calibration(
@@ -32,7 +78,6 @@ def fit_calibration(
     by: Grouping | None = None,
     seed: int = 0,
     accept: Collection[str] = (),
-    workers: str = "1",
     progress: Progress | None = None,
 ) -> Calibration:
     """Fit temperatures on all prompts of a trace and judge the procedure on prompts it has not seen.
@@ -48,24 +93,54 @@ def fit_calibration(
         by: Also fit each group alone, with the transfer matrix.
         seed: Of folds and replicates.
         accept: Names of findings to accept, or `all`.
-        workers: Threads, or `ray`.
         progress: Called with the name of the step and the rows done.
 
     Raises:
         FindingsNotAccepted: If a check on the trace found something that stops a fit.
         InsufficientData: If the trace holds no rounds.
     """
-    judged = JudgedTrace(trace)
-    view: View = "conditional" if judged.acceptance.censored else "cumulative"
-    procedure = partial(fit_sts, objective=objective, select=select, bins=bins, seed=seed)
-    fit = procedure(FitRows(judged, view))
+    judged = JudgedTrace(trace, by)
+    findings = check_trace(trace, judged)
+    require_accepted(findings, accept)
+    procedure = Procedure(objective=objective, grid=grid, select=select, joint=joint, bins=bins, seed=seed)
+    view = fitting_view(judged, objective)
+    fit = procedure(FitRows(judged, view, all_rows=procedure.all_rows))
     cross_fit = None
-    if holdout > 0:
-        cross_fit = cross_fit_temperatures(judged, view, procedure, holdout=holdout, seed=seed)
-    source = trace.provenance
-    calibration = Calibration(
+    if holdout > 0 and len(judged.clusters) > 1:
+        cross_fit = cross_fit_temperatures(judged, view, procedure, holdout=holdout, bins=bins, seed=seed)
+    calibration = replace(
+        _described(trace, judged),
         temperatures=fit.temperatures,
-        dataset="+".join(sorted({key[0] for key in judged.clusters.keys})),
+        bins=bins,
+        seed=seed,
+        fit=fit,
+        cross_fit=cross_fit,
+        findings=findings,
+        accepted=tuple(sorted(f.name for f in findings if f.severity == "stop")),
+    )
+    sample = Sample.of(judged, view)
+    calibration = replace(calibration, baselines=compute_baselines(judged, sample, cross_fit, fit.temperatures, bins))
+    if by is not None:
+        by_group = fit_groups(judged, view, procedure)
+        transfer = compute_transfer(judged, view, procedure, by_group, holdout=holdout, bins=bins, seed=seed)
+        calibration = replace(calibration, by_group=by_group, transfer=transfer)
+    return decide(_measured(calibration, evaluate(trace, calibration, bins=bins, seed=seed, progress=progress)))
+
+
+def fitting_view(judged: JudgedTrace, objective: Objective) -> View:
+    """Return the view a fit looks at.
+
+    Rounds cut by a scheduler carry valid labels in the conditional view only. The likelihood of accepted lengths
+    is a product over judged drafts, so `nll` looks at them too.
+    """
+    return "conditional" if judged.acceptance.censored or objective == "nll" else "cumulative"
+
+
+def _described(trace: Trace, judged: JudgedTrace) -> Calibration:
+    source = trace.provenance
+    return Calibration(
+        temperatures=(1.0,) * trace.gamma,
+        dataset="+".join(sorted({dataset for dataset, _ in judged.clusters.keys})),
         num_samples=judged.rounds,
         target=source.target,
         drafter=source.drafter,
@@ -74,18 +149,10 @@ def fit_calibration(
         sampling_temperature=source.temperature,
         trace_hash=trace.content_hash,
         prompts=judged.clusters.prompts,
-        bins=bins,
-        seed=seed,
-        fit=fit,
-        cross_fit=cross_fit,
-        accepted=tuple(sorted(accept)),
     )
-    return _judged(calibration, evaluate(trace, calibration, bins=bins, seed=seed, progress=progress))
 
 
-def _judged(calibration: Calibration, evaluation: Evaluation) -> Calibration:
-    from dataclasses import replace
-
+def _measured(calibration: Calibration, evaluation: Evaluation) -> Calibration:
     held_out = held_out_measures(evaluation)
     before = [e.value for e in held_out.ece_before]
     after = [e.value for e in held_out.ece_after]
@@ -99,7 +166,11 @@ def _judged(calibration: Calibration, evaluation: Evaluation) -> Calibration:
 
 
 def held_out_measures(evaluation: Evaluation) -> HeldOut:
-    """Return the measures before and after of all rounds."""
+    """Return the measures before and after of all rounds.
+
+    Raises:
+        ValueError: If the evaluation had no calibration.
+    """
     group = evaluation.groups[0]
     raw, calibrated = group.raw, group.calibrated
     if calibrated is None or group.change is None or evaluation.evaluation is None:
@@ -109,6 +180,7 @@ def held_out_measures(evaluation: Evaluation) -> HeldOut:
         ece_before=tuple(p.ece for p in raw.cumulative),
         ece_after=tuple(p.ece for p in calibrated.cumulative),
         ece_change=group.change.ece,
+        mean_ece_change=group.change.mean_ece,
         ece_floor=tuple(p.ece_floor for p in calibrated.cumulative),
         at_floor=tuple(p.ece_at_floor for p in calibrated.cumulative),
         brier_before=tuple(p.brier for p in raw.cumulative),

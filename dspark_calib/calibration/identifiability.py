@@ -6,11 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.calibration.rows import FitRows
+from dspark_calib.survival import sigmoid
 
 Floats = npt.NDArray[np.float64]
 
 FEW_POSITIVES = 50
 _SLOPE_QUANTILE = 1.6448536269514722  # one-sided 95 %
+_SCORE_QUANTILE = 1.959963984540054  # two-sided 95 %
 _LOGIT_LIMIT = 30.0  # a logit beyond says no more about the slope
 
 
@@ -23,11 +25,19 @@ class PositionFacts:
         positives: Those with label 1.
         slope_z: Clustered z statistic of the covariance of z_k and acceptance among rounds whose draft k was judged;
             NaN where there are fewer than two clusters or one class.
+        score_z: Clustered z statistic of Σ(c_k - y) z_k, the slope of the log loss in log T at T = 1 among the same
+            rounds: positive where the head is overconfident. NaN with fewer than two clusters.
     """
 
     n: int
     positives: int
     slope_z: float
+    score_z: float
+
+    @property
+    def needs_temperature(self) -> bool:
+        """Whether the data speak against T = 1; a fit that cannot say so follows noise."""
+        return not abs(self.score_z) < _SCORE_QUANTILE
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -43,7 +53,7 @@ class PositionFacts:
 
 def survey_positions(rows: FitRows) -> tuple[PositionFacts, ...]:
     """Count every position in one pass."""
-    sums = _Moments(np.zeros((rows.gamma, rows.clusters, 4)), np.zeros((rows.gamma, 2), dtype=np.int64))
+    sums = _Moments(np.zeros((rows.gamma, rows.clusters, 5)), np.zeros((rows.gamma, 2), dtype=np.int64))
     for block in rows.whole_blocks():
         for k in range(rows.gamma):
             judged = (block.observed > k) & (block.accepted >= k)
@@ -52,7 +62,7 @@ def survey_positions(rows: FitRows) -> tuple[PositionFacts, ...]:
             sums.labels[k] += [int((seen & ~accepted).sum()), int((seen & accepted).sum())]
             z = np.clip(block.logits[judged, k].astype(np.float64), -_LOGIT_LIMIT, _LOGIT_LIMIT)
             y, local = accepted[judged].astype(np.float64), block.local[judged]
-            for column, values in enumerate((np.ones_like(z), z, y, z * y)):
+            for column, values in enumerate((np.ones_like(z), z, y, z * y, (sigmoid(z) - y) * z)):
                 part = np.bincount(local, weights=values, minlength=len(block.present))
                 sums.moments[k, block.present, column] += part
     return tuple(_facts(sums.moments[k], sums.labels[k]) for k in range(rows.gamma))
@@ -60,20 +70,32 @@ def survey_positions(rows: FitRows) -> tuple[PositionFacts, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Moments:
-    moments: Floats  # [γ, C, 4]: rows, Σz, Σy, Σzy of the judged rows
+    moments: Floats  # [γ, C, 5]: rows, Σz, Σy, Σzy, Σ(c - y)z of the judged rows
     labels: npt.NDArray[np.int64]  # [γ, 2]
 
 
 def _facts(moments: Floats, labels: npt.NDArray[np.int64]) -> PositionFacts:
-    return PositionFacts(n=int(labels.sum()), positives=int(labels[1]), slope_z=_slope_z(moments))
+    return PositionFacts(
+        n=int(labels.sum()),
+        positives=int(labels[1]),
+        slope_z=_slope_z(moments),
+        score_z=_clustered_z(moments[:, 4], moments[:, 0]),
+    )
 
 
 def _slope_z(moments: Floats) -> float:
-    rows, z, y, zy = moments.T
-    clusters = int((rows > 0).sum())
-    if clusters < 2:
+    rows, z, y, zy, _ = moments.T
+    if rows.sum() == 0:
         return float("nan")
     mean_z, mean_y = z.sum() / rows.sum(), y.sum() / rows.sum()
     score = zy - mean_z * y - mean_y * z + rows * mean_z * mean_y
+    return _clustered_z(score, rows)
+
+
+def _clustered_z(score: Floats, rows: Floats) -> float:
+    """Return Σ score over its standard deviation from clusters, both of shape [C]."""
+    clusters = int((rows > 0).sum())
+    if clusters < 2:
+        return float("nan")
     spread = np.sqrt((score**2).sum() * clusters / (clusters - 1))
     return float(score.sum() / spread) if spread > 0 else 0.0

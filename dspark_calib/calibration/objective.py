@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dspark_calib.calibration.fit_record import Objective
 from dspark_calib.calibration.rows import FitRows, PositionBlock
-from dspark_calib.metrics.bins import CLAMP
+from dspark_calib.metrics.bins import CLAMP, weighted_counts
 from dspark_calib.metrics.bootstrap import Hashes, weight_blocks
 from dspark_calib.metrics.passes import map_in_order
 
@@ -90,7 +90,7 @@ def _block_sums(
     if objective == "ece":
         return _excess(block, cluster, clusters, temperatures, bins)
     losses = [
-        np.bincount(cluster, weights=_losses(block, objective, float(t)), minlength=clusters) for t in temperatures
+        weighted_counts(cluster, _losses(block, objective, float(t)), clusters) for t in temperatures
     ]
     return np.stack(losses)[:, :, None]
 
@@ -128,7 +128,7 @@ def _losses(block: PositionBlock, objective: Objective, temperature: float) -> F
     e, p = np.empty(len(block)), np.empty(len(block))
     _survival(block, temperature, e, p)
     brier = objective == "brier"
-    return (p - block.label) ** 2 if brier else _negative_log_likelihood(block, temperature, p)
+    return np.asarray((p - block.label) ** 2) if brier else _negative_log_likelihood(block, temperature, p)
 
 
 def _negative_log_likelihood(block: PositionBlock, temperature: float, p: Floats) -> Floats:
@@ -138,4 +138,4 @@ def _negative_log_likelihood(block: PositionBlock, temperature: float, p: Floats
     accepted = np.maximum(-x, 0.0) + soft - np.log(block.prior)
     certain = block.prior >= 1.0
     rejected = np.where(certain, np.maximum(x, 0.0) + soft, -np.log1p(-p))
-    return np.where(block.label > 0, accepted, rejected)
+    return np.asarray(np.where(block.label > 0, accepted, rejected), dtype=np.float64)

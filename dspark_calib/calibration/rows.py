@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from dspark_calib.calibration.sample import Sample, first_of_each
 from dspark_calib.metrics.judged import JudgedBatch, JudgedTrace
 from dspark_calib.metrics.view_sums import View
 from dspark_calib.survival import sigmoid
@@ -68,6 +69,7 @@ class FitRows:
         view: `cumulative` or `conditional`.
         members: Which clusters take part, bool [C]; None means all.
         row_limit: Rows kept of each cluster, the first ones by row order; None means all.
+        all_rows: Count positions past the observed range as rejected, as SGLang's fitter does.
 
     Attributes:
         gamma: γ.
@@ -77,9 +79,15 @@ class FitRows:
     """
 
     def __init__(
-        self, judged: JudgedTrace, view: View, members: Booleans | None = None, row_limit: int | None = None
+        self,
+        judged: JudgedTrace,
+        view: View,
+        members: Booleans | None = None,
+        row_limit: int | None = None,
+        *,
+        all_rows: bool = False,
     ) -> None:
-        self.gamma, self.view = judged.gamma, view
+        self.gamma, self.view, self._all_rows = judged.gamma, view, all_rows
         self._judged, self._row_limit = judged, row_limit
         taking_part = np.ones(len(judged.clusters), dtype=bool) if members is None else members
         self._number = np.where(taking_part, np.cumsum(taking_part) - 1, -1)
@@ -89,7 +97,7 @@ class FitRows:
         keep = judged.cached or row_limit is not None
         self._blocks: list[RowBlock] | None = list(self._read()) if keep else None
         self._prior: list[Floats] | None = None
-        self._sizes = self._count()
+        self._sizes, self._positives = self._count()
         self.restart()
 
     @property
@@ -100,7 +108,12 @@ class FitRows:
     @property
     def cluster_sizes(self) -> Floats:
         """Rows of each cluster that carry a label at the position at hand, shape [c]."""
-        return self._sizes[self.position]
+        return np.asarray(self._sizes[self.position])
+
+    @property
+    def positives(self) -> int:
+        """Those of `count` whose label is 1."""
+        return int(self._positives[self.position])
 
     @property
     def position(self) -> int:
@@ -123,6 +136,17 @@ class FitRows:
                 self._prior[index] *= sigmoid(block.logits[:, k].astype(np.float64) / temperature)
         self._fixed.append(temperature)
 
+    def sample(self) -> Sample:
+        """Return the rows as arrays."""
+        blocks = list(self.whole_blocks())
+        return Sample(
+            logits=np.concatenate([b.logits for b in blocks]).astype(np.float64),
+            accepted=np.concatenate([b.accepted for b in blocks]),
+            observed=np.concatenate([b.observed for b in blocks]),
+            cluster=np.concatenate([b.present[b.local] for b in blocks]).astype(np.int32),
+            view=self.view,
+        )
+
     def whole_blocks(self) -> Iterator[RowBlock]:
         """Yield all rows with all positions."""
         yield from self._read() if self._blocks is None else self._blocks
@@ -143,17 +167,19 @@ class FitRows:
                 prior *= sigmoid(block.logits[:, k].astype(np.float64) / temperature)
         return prior
 
-    def _count(self) -> Floats:
-        """Count the rows of each position and cluster, shape [γ, c]."""
-        sizes = np.zeros((self.gamma, self.clusters))
+    def _count(self) -> tuple[Floats, Integers]:
+        """Count the rows of each position and cluster, shape [γ, c], and those with label 1, shape [γ]."""
+        sizes, positives = np.zeros((self.gamma, self.clusters)), np.zeros(self.gamma, dtype=np.int64)
         for block in self.whole_blocks():
             for k in range(self.gamma):
-                part = np.bincount(block.local[self._labelled(block, k)], minlength=len(block.present))
+                labelled = self._labelled(block, k)
+                part = np.bincount(block.local[labelled], minlength=len(block.present))
                 sizes[k, block.present] += part
-        return sizes
+                positives[k] += int((labelled & (block.accepted > k)).sum())
+        return sizes, positives
 
     def _labelled(self, block: RowBlock, k: int) -> Booleans:
-        rows = block.observed > k
+        rows = (block.observed > k) | self._all_rows
         return rows & (block.accepted >= k) if self.view == "conditional" else rows
 
     def _at_position(self, block: RowBlock, prior: Floats) -> PositionBlock:
@@ -176,7 +202,7 @@ class FitRows:
             numbers = self._number[batch.cluster]
             rows = numbers >= 0
             if seen is not None and self._row_limit is not None:
-                rows &= _first_rows(numbers, seen, self._row_limit)
+                rows &= first_of_each(numbers, seen, self._row_limit)
             kept = batch if rows.all() else batch.take(rows)
             for start in range(0, len(kept), BLOCK_ROWS):
                 yield self._block(kept.take(slice(start, start + BLOCK_ROWS)))
@@ -186,17 +212,3 @@ class FitRows:
         return RowBlock(
             logits=batch.logits, accepted=batch.accepted, observed=batch.observed, local=local, present=present
         )
-
-
-def _first_rows(numbers: Integers, seen: Integers, limit: int) -> Booleans:
-    """Return which rows are among the first `limit` of their cluster, counting on in `seen`."""
-    order = np.argsort(numbers, kind="stable")
-    in_order = numbers[order]
-    starts = np.flatnonzero(np.r_[True, in_order[1:] != in_order[:-1]]) if len(in_order) else np.empty(0, np.int64)
-    sizes = np.diff(np.r_[starts, len(in_order)])
-    rank = np.arange(len(in_order)) - np.repeat(starts, sizes)
-    keep = np.zeros(len(numbers), dtype=bool)
-    keep[order] = (in_order >= 0) & (rank + np.where(in_order >= 0, seen[in_order], 0) < limit)
-    counted = numbers[numbers >= 0]
-    seen += np.bincount(counted, minlength=len(seen))
-    return keep

@@ -12,6 +12,7 @@ order round its middle. `docs/decisions` has the argument in full.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,7 @@ from dspark_calib.survival import sigmoid
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+Number = TypeVar("Number", np.float64, np.int64)
 
 COLUMNS, ROWS = 2048, 4096
 COLUMNS_ALONE = 1 << 14  # where a_{k-1} = 1 for every row: position 1 and the conditional view
@@ -102,7 +104,7 @@ class Sketch:
         below, above, middle = self._crossings(column, bins)
         excess = self._excess(column, middle)
         estimate = np.abs(np.diff(excess, axis=1).sum(axis=0)).sum()
-        crossed = self._crossed(column, below, above, bins)
+        crossed = self._crossed(column, below, above)
         slack = (self.survival[:, -1] * column.error).sum()
         return float(estimate / self.n), float((2 * crossed + slack) / self.n) + _ROUNDING
 
@@ -131,7 +133,7 @@ class Sketch:
         first_order = column.slope[:, None] * (moment - column.middle[:, None] * survival)
         return column.sigma[:, None] * survival + first_order - accepted
 
-    def _crossed(self, column: "_Columns", first: Integers, last: Integers, bins: int) -> float:
+    def _crossed(self, column: "_Columns", first: Integers, last: Integers) -> float:
         """Return Σ over edges of the most that rows in crossed cells can move from one bin to the next."""
         rows = self.survival.shape[1] - 1
         hits = np.take_along_axis(self.accepted, last, 1) - np.take_along_axis(self.accepted, first, 1)
@@ -203,5 +205,6 @@ def _column_edges(columns: int) -> Floats:
     return np.concatenate([[-np.inf], _WARP * np.log(share / (1 - share)), [np.inf]])
 
 
-def _running(cells: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    return np.cumsum(cells, axis=1, out=cells)
+def _running(cells: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    np.cumsum(cells, axis=1, out=cells)
+    return cells

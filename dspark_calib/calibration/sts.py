@@ -54,7 +54,7 @@ def fit_position(
 ) -> PositionFit:
     """Fit the position at hand, or keep T = 1 where its data cannot bear a fit."""
     flags = facts.flags
-    if flags:
+    if flags or (select == "parsimonious" and not facts.needs_temperature):
         return _kept(rows, facts, objective, bins)
     found = search(rows, objective, select, bins)
     choice = choose(found.candidates, rows.hashes, select, seed)

@@ -61,6 +61,7 @@ class HeldOut:
         ece_before: Raw ECE.
         ece_after: Under temperatures fitted without the prompt (in sample where `evaluation` says so).
         ece_change: After minus before, paired.
+        mean_ece_change: The same for the mean over positions.
         ece_floor: Mean ECE of a perfectly calibrated drafter with these rounds and prompts.
         at_floor: Whether the ECE after cannot be told from perfect calibration.
         brier_before: Raw Brier score.
@@ -73,6 +74,7 @@ class HeldOut:
     ece_before: tuple[Estimate, ...]
     ece_after: tuple[Estimate, ...]
     ece_change: tuple[Estimate, ...]
+    mean_ece_change: Estimate
     ece_floor: tuple[float | None, ...]
     at_floor: tuple[bool | None, ...]
     brier_before: tuple[Estimate, ...]
@@ -85,6 +87,7 @@ class HeldOut:
         body: dict[str, Any] = {"evaluation": self.evaluation}
         for name in _ESTIMATES:
             body[name] = [_estimate_dict(e) for e in getattr(self, name)]
+        body["mean_ece_change"] = _estimate_dict(self.mean_ece_change)
         return body | {"ece_floor": list(self.ece_floor), "at_floor": list(self.at_floor)}
 
     @classmethod
@@ -93,6 +96,7 @@ class HeldOut:
         estimates = {name: tuple(Estimate(**e) for e in data[name]) for name in _ESTIMATES}
         return cls(
             evaluation=data["evaluation"],
+            mean_ece_change=Estimate(**data["mean_ece_change"]),
             ece_floor=tuple(data["ece_floor"]),
             at_floor=tuple(data["at_floor"]),
             **estimates,

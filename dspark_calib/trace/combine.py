@@ -75,6 +75,9 @@ def _merged(parts: Sequence[Provenance]) -> Provenance:
     for part in parts:
         for name, count in part.findings.items():
             findings[name] = findings.get(name, 0) + count
+    strangers = sum(p.rounds for p in parts if (p.label_law, p.temperature) != (first.label_law, first.temperature))
+    if strangers:
+        findings["mixed_laws"] = findings.get("mixed_laws", 0) + strangers
     return replace(
         first,
         prompt_files={name: digest for p in parts for name, digest in p.prompt_files.items()},
