@@ -164,7 +164,7 @@ def _open_batch(
     """Run the target and the drafter's reading over the batch, and draw its uniforms."""
     device = target.device
     tokens = torch.from_numpy(_pad([s.token_ids for s in sequences])).to(device)
-    states = target.run_in_parts(tokens[:, :-1], batch_tokens)
+    states = target.run_in_parts(tokens[:, :-1], [len(s.token_ids) - 1 for s in sequences], batch_tokens)
     longest = max(s.response_length for s in sequences) - 1
     if is_greedy(temperature):
         uniforms = np.zeros((len(sequences), replicates, 1, drafter.gamma, 2), dtype=np.float32)

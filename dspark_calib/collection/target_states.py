@@ -15,6 +15,9 @@ from torch import Tensor
 
 from dspark_calib.errors import UnsupportedModel
 
+PART_TOKENS = {"cpu": 2048}
+"""Tokens of one forward where more at once are no faster, by device: shorter parts waste less on padding."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetStates:
@@ -73,13 +76,31 @@ class TargetForward:
         features = [outputs[layer] for layer in self._layer_ids]
         return TargetStates(features=torch.cat(features, dim=-1) if features else final[..., :0], final=final)
 
-    def run_in_parts(self, tokens: Tensor, batch_tokens: int) -> TargetStates:
-        """Run whole sequences [S, n], as many at once as keep sequences × n within `batch_tokens` (at least 1)."""
-        part = max(1, batch_tokens // max(1, tokens.shape[1]))
-        parts = [self.run(tokens[i : i + part]) for i in range(0, tokens.shape[0], part)]
+    def run_in_parts(self, tokens: Tensor, lengths: Sequence[int], batch_tokens: int) -> TargetStates:
+        """Run whole sequences in parts of similar length, so that little of the work is padding.
+
+        Args:
+            tokens: int64 [S, n], padded on the right.
+            lengths: Tokens of each sequence that count, S numbers of at most n.
+            batch_tokens: Most sequences × longest sequence of a part; one sequence goes through even where
+                that is more.
+
+        Returns:
+            States of all sequences [S, n, …]; zeros past each part's longest sequence.
+        """
+        parts = similar_lengths(lengths, min(batch_tokens, PART_TOKENS.get(tokens.device.type, batch_tokens)))
         if len(parts) == 1:
-            return parts[0]
-        return TargetStates(features=torch.cat([p.features for p in parts]), final=torch.cat([p.final for p in parts]))
+            return self.run(tokens)
+        features = final = tokens.new_empty(0)
+        for part in parts:
+            rows = torch.tensor(part, device=tokens.device)
+            longest = max(lengths[i] for i in part)
+            states = self.run(tokens[rows, :longest])
+            if not final.numel():
+                features = states.features.new_zeros((*tokens.shape, states.features.shape[-1]))
+                final = states.final.new_zeros((*tokens.shape, states.final.shape[-1]))
+            features[rows, :longest], final[rows, :longest] = states.features, states.final
+        return TargetStates(features=features, final=final)
 
     def logits(self, final: Tensor) -> Tensor:
         """Return target logits [..., V] of final states [..., H]."""
@@ -133,3 +154,18 @@ def _recorder_of_input(outputs: dict[int, Tensor]) -> Any:
         outputs[-1] = inputs[0] if inputs else named["hidden_states"]
 
     return record
+
+
+def similar_lengths(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Group sequences by length, longest first, so that size × longest of a group stays within the budget.
+
+    >>> similar_lengths([3, 9, 8, 2], 18)
+    [[1, 2], [0, 3]]
+    """
+    groups: list[list[int]] = []
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        if groups and (len(groups[-1]) + 1) * lengths[groups[-1][0]] <= budget:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups
