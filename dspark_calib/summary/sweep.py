@@ -13,7 +13,7 @@ from dspark_calib.metrics.acceptance import policy_cut
 from dspark_calib.metrics.judged import NO_NAME
 from dspark_calib.summary.measures import Sweep, ThresholdPoint
 from dspark_calib.summary.survey import Floats, SurveyBatch
-from dspark_calib.trace.rounds import UNKNOWN_ANCHOR, Rounds
+from dspark_calib.trace.rounds import UNKNOWN_ANCHOR, Rounds, offered_drafts
 
 THRESHOLDS = tuple(i / 10 for i in range(10))
 
@@ -54,18 +54,18 @@ class SweepCounts:
     def _add(
         self, kind: int, rounds: Rounds, kept: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], confidence: Floats
     ) -> None:
-        lowest = np.minimum.accumulate(confidence[:, kept], axis=0)
-        accepted, observed = (column[kept].astype(np.int64) for column in (rounds.accepted, rounds.observed))
+        steps = _lowest_steps(confidence)[:, kept]
+        accepted, observed = (column[kept].astype(np.int32) for column in (rounds.accepted, rounds.observed))
         ended = ends_text(rounds)[kept]
-        shape = self.counts.shape[3:]
-        for index, threshold in enumerate(THRESHOLDS):
-            verified = np.minimum(_lengths(lowest, threshold), observed)
+        wide = self.gamma + 1
+        size, rows = 2 * wide * wide, self.counts.shape[1]
+        for index in range(len(THRESHOLDS)):
+            verified = np.minimum(_reaching(steps, index), observed)
             taken = np.minimum(accepted, verified)
             bonus = ~(ended & (taken == accepted))
-            code = np.ravel_multi_index((verified, taken, bonus.astype(np.int64)), shape)
-            size = int(np.prod(shape))
-            table = np.bincount(groups * size + code, minlength=self.counts.shape[1] * size)
-            self.counts[kind, :, index] += table.reshape(self.counts.shape[1], *shape)
+            code = (verified * wide + taken) * 2 + bonus
+            table = np.bincount(groups * size + code, minlength=rows * size)
+            self.counts[kind, :, index] += table.reshape(rows, wide, wide, 2)
 
     def _group_codes(self, rounds: Rounds) -> npt.NDArray[np.int64]:
         other = len(self.groups)
@@ -79,26 +79,34 @@ class SweepCounts:
 
 
 def cut_by_limit(rounds: Rounds) -> npt.NDArray[np.bool_]:
-    """Return which rounds the length limit cut short of γ positions, bool [n]."""
+    """Return which rounds the length limit cut short of the drafts they had, bool [n]."""
     names = rounds.ending.names
     limited = np.array([*(name == "length" for name in names), False])[rounds.ending.codes]
-    return np.asarray(limited & (rounds.observed < rounds.gamma))
+    return np.asarray(limited & (rounds.observed < offered_drafts(rounds)))
 
 
 def ends_text(rounds: Rounds) -> npt.NDArray[np.bool_]:
     """Return in which rounds the last accepted draft is the EOS, so that no bonus token follows, bool [n]."""
-    short = rounds.observed < rounds.gamma
+    short = rounds.observed < offered_drafts(rounds)
     at_end = (rounds.accepted == rounds.observed) & short & ~policy_cut(rounds)
     eos = np.array([*(name == "eos" for name in rounds.ending.names), False])[rounds.ending.codes]
     left = rounds.prompt_length.astype(np.int64) + rounds.response_length - 1 - rounds.anchor
     return np.asarray(at_end | (eos & (rounds.anchor != UNKNOWN_ANCHOR) & (rounds.accepted == left)))
 
 
-def _lengths(lowest: Floats, threshold: float) -> npt.NDArray[np.int64]:
-    lengths = np.zeros(lowest.shape[1], dtype=np.int64)
-    for row in lowest:
-        lengths += row >= threshold
-    return lengths
+def _lowest_steps(confidence: Floats) -> npt.NDArray[np.int8]:
+    """Return the number of the highest threshold that all of c_1 … c_k reach, int8 [γ, n]."""
+    reached = (confidence * len(THRESHOLDS)).astype(np.int8)  # a c_k within one rounding of a threshold counts as at it
+    for k in range(1, len(reached)):
+        np.minimum(reached[k - 1], reached[k], out=reached[k])
+    return reached
+
+
+def _reaching(steps: npt.NDArray[np.int8], threshold: int) -> npt.NDArray[np.int32]:
+    lengths = np.zeros(steps.shape[1], dtype=np.int8)
+    for row in steps:  # one contiguous row a position: several times the speed of a sum over axis 0
+        lengths += (row >= threshold).view(np.int8)
+    return lengths.astype(np.int32)
 
 
 def _points(tables: npt.NDArray[np.int64]) -> tuple[ThresholdPoint, ...]:
