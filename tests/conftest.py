@@ -4,6 +4,11 @@ import runpy
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Two busy cores stretch any example past a wall-clock deadline; what hangs is stopped by the suite's own limit.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
 
 ROOT = Path(__file__).resolve().parent.parent
 
