@@ -23,6 +23,8 @@ from dspark_calib.drafters.drafter import DraftContext, Drafter
 from dspark_calib.errors import UnsupportedModel
 from dspark_calib.trace.rounds import Rounds
 
+MAX_LOGITS = 1 << 26
+"""Draft logits (blocks × vocabulary) of one slot held at once, whatever `batch_tokens` allows."""
 _KEEP_ABOVE = 0.75
 """Finished sequences are dropped from a batch once less than this share of it is left."""
 
@@ -52,7 +54,7 @@ def score_responses(
         replicates: Trajectories a response; each has its own uniforms.
         confidence: `head`, `draft-prob`, `margin` or `entropy`.
         batch_tokens: Most tokens of one target forward and most draft slots (blocks × γ) of one drafter pass;
-            one sequence, or one block a trajectory, goes through even where that is more.
+            one sequence, or one block a sequence, goes through even where that is more.
 
     Returns:
         Rounds in trace order: sequence, replicate, anchor.
@@ -69,7 +71,7 @@ def score_responses(
     if not scored:
         return empty_rounds(drafter.gamma)
     batch = _open_batch(scored, target, drafter, temperature, seed, replicates, batch_tokens)
-    visits = _visit_loop(batch) if anchors == "loop" else _visit_all(batch, batch_tokens)
+    visits = _visit_loop(batch, batch_tokens) if anchors == "loop" else _visit_all(batch, batch_tokens)
     return assemble_rounds(scored, list(visits), confidence)
 
 
@@ -105,6 +107,7 @@ class _Batch:
     target: TargetForward
     temperature: float
     gamma: int
+    vocab_size: int
     replicates: int
     rows: Tensor
     tokens: Tensor
@@ -114,13 +117,20 @@ class _Batch:
     uniforms: Tensor
     context: DraftContext
 
-    def keep(self, mask: Tensor) -> Tensor:
-        """Drop the other sequences; return the index of those kept."""
-        index = mask.nonzero()[:, 0]
-        self.context = self.context.take(index)
-        for name in ("rows", "tokens", "prompt_lengths", "last_tokens", "final", "uniforms"):
-            setattr(self, name, getattr(self, name)[index])
-        return index
+    def drop_finished(self, unfinished: Tensor) -> bool:
+        """Drop finished sequences [S] once they are a good part of the batch; return whether any is unfinished."""
+        left = int(unfinished.sum())
+        if 0 < left < _KEEP_ABOVE * len(unfinished):
+            index = unfinished.nonzero()[:, 0]
+            self.context = self.context.take(index)
+            for name in ("rows", "tokens", "prompt_lengths", "last_tokens", "final", "uniforms"):
+                setattr(self, name, getattr(self, name)[index])
+        return left > 0
+
+    def blocks_at_once(self, batch_tokens: int) -> int:
+        """Return how many blocks of every sequence one drafter pass may hold (at least 1)."""
+        most = min(batch_tokens // self.gamma, MAX_LOGITS // self.vocab_size)
+        return max(1, most // len(self.rows))
 
     def judge(self, anchors: Tensor, replicates: Tensor) -> JudgedAnchors:
         """Judge the blocks at anchors [S, A] of the trajectories `replicates` [A]; anchors past the end are dead."""
@@ -179,6 +189,7 @@ def _open_batch(
         target=target,
         temperature=temperature,
         gamma=drafter.gamma,
+        vocab_size=drafter.vocab_size,
         replicates=replicates,
         rows=torch.arange(len(sequences), device=device),
         tokens=tokens,
@@ -197,34 +208,27 @@ def _pad(token_ids: Sequence[Sequence[int]]) -> np.ndarray[tuple[int, ...], np.d
     return padded
 
 
-def _visit_loop(batch: _Batch) -> Iterator[JudgedAnchors]:
+def _visit_loop(batch: _Batch, batch_tokens: int) -> Iterator[JudgedAnchors]:
     """Yield one wave after another: each trajectory's next block, then t → t + accepted + 1."""
     replicates = torch.arange(batch.replicates, device=batch.tokens.device)
     anchors = batch.prompt_lengths[:, None].repeat(1, batch.replicates)
-    while True:
-        unfinished = (anchors < batch.last_tokens[:, None]).any(dim=1)
-        left = int(unfinished.sum())
-        if not left:
-            return
-        if left < _KEEP_ABOVE * len(unfinished):
-            anchors = anchors[batch.keep(unfinished)]
-        judged = batch.judge(anchors, replicates)
-        yield judged
-        anchors = anchors + judged.blocks.accepted.view_as(anchors) + 1
+    while batch.drop_finished(unfinished := (anchors < batch.last_tokens[:, None]).any(dim=1)):
+        if len(batch.rows) < len(unfinished):
+            anchors = anchors[unfinished]
+        width = batch.blocks_at_once(batch_tokens)
+        for start in range(0, batch.replicates, width):
+            columns = slice(start, start + width)
+            judged = batch.judge(anchors[:, columns], replicates[columns])
+            yield judged
+            anchors[:, columns] += judged.blocks.accepted.view(len(anchors), -1) + 1
 
 
 def _visit_all(batch: _Batch, batch_tokens: int) -> Iterator[JudgedAnchors]:
     """Yield every anchor of every trajectory, a chunk of consecutive anchors at a time."""
     device, start = batch.tokens.device, 0
-    while True:
-        unfinished = batch.prompt_lengths + start < batch.last_tokens
-        left = int(unfinished.sum())
-        if not left:
-            return
-        if left < _KEEP_ABOVE * len(unfinished):
-            batch.keep(unfinished)
+    while batch.drop_finished(batch.prompt_lengths + start < batch.last_tokens):
         longest = int((batch.last_tokens - batch.prompt_lengths).max()) - start
-        count = min(longest, max(1, batch_tokens // (batch.gamma * len(batch.tokens))))
+        count = min(longest, batch.blocks_at_once(batch_tokens))
         anchors = batch.prompt_lengths[:, None] + start + torch.arange(count, device=device)
         for replicate in range(batch.replicates):
             yield batch.judge(anchors, torch.full((count,), replicate, device=device))

@@ -126,6 +126,7 @@ class TargetForward:
             for handle in handles:
                 handle.remove()
 
+    @torch.inference_mode()
     def _check_head(self, tokens: Tensor) -> None:
         """Compare our logits with the model's own once, on a few tokens: scales and caps differ by family."""
         if self._head_checked:
