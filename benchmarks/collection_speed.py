@@ -1,0 +1,273 @@
+"""Parallel collection against the decoding loop, and memory against sequence length; the demo pair by default.
+
+    python benchmarks/collection_speed.py [--prompts N] [--new-tokens N] [--temperature T] [--threads N]
+    python benchmarks/collection_speed.py --memory
+
+Speed: the decoding loop writes responses one block at a time, then parallel scoring judges the same
+responses; both count loop rounds. The share of the loop's time inside model forwards says whether it is a
+fair opponent, and the vocabulary projection alone (the rows parallel scoring cannot do without) says how
+much faster it could get. Memory: the peak of one scoring call above what the loaded models take, each
+length in a process of its own. A table goes to stderr, one JSON object to stdout.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dspark_calib.collection.chat_template import tokenize_prompts
+from dspark_calib.collection.decoding_loop import decode
+from dspark_calib.collection.law import is_greedy
+from dspark_calib.collection.prompts import name_prompt_files, read_prompts
+from dspark_calib.collection.scoring import score_responses
+from dspark_calib.collection.sequences import ResponseSequence
+from dspark_calib.collection.target import describe_target, find_target, load_target
+from dspark_calib.collection.target_states import TargetForward, TargetStates
+from dspark_calib.drafters.drafter import DraftBlock, DraftContext, Drafter, DraftStep
+from dspark_calib.drafters.loading import load_drafter
+from dspark_calib.drafters.target_parts import target_parts
+
+DEMO = Path(__file__).resolve().parent.parent / "examples" / "demo"
+LENGTHS = (512, 2048, 8192)
+
+
+@dataclass(slots=True)
+class Clock:
+    """Seconds spent inside what it times."""
+
+    seconds: float = 0.0
+
+    def __enter__(self) -> None:
+        self.seconds -= time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter()
+
+
+@dataclass(slots=True)
+class TimedBlock:
+    """A block whose steps are timed."""
+
+    block: DraftBlock
+    clock: Clock
+
+    def step(self, slot: int, previous_tokens: Tensor) -> DraftStep:
+        """See `DraftBlock.step`."""
+        with self.clock:
+            return self.block.step(slot, previous_tokens)
+
+
+@dataclass(slots=True)
+class TimedContext:
+    """A context whose work is timed."""
+
+    context: DraftContext
+    clock: Clock
+
+    def draft(self, anchors: Tensor) -> TimedBlock:
+        """See `DraftContext.draft`."""
+        with self.clock:
+            return TimedBlock(self.context.draft(anchors), self.clock)
+
+    def append(self, tokens: Tensor, features: Tensor) -> None:
+        """See `DraftContext.append`."""
+        with self.clock:
+            self.context.append(tokens, features)
+
+    def take(self, rows: Tensor) -> "TimedContext":
+        """See `DraftContext.take`."""
+        return TimedContext(self.context.take(rows), self.clock)
+
+
+@dataclass(slots=True)
+class TimedDrafter:
+    """A drafter whose work is timed."""
+
+    drafter: Drafter
+    gamma: int
+    vocab_size: int
+    target_layer_ids: tuple[int, ...]
+    has_confidence_head: bool
+    clock: Clock = field(default_factory=Clock)
+
+    def encode(self, tokens: Tensor, features: Tensor) -> TimedContext:
+        """See `Drafter.encode`."""
+        with self.clock:
+            return TimedContext(self.drafter.encode(tokens, features), self.clock)
+
+
+class TimedTarget(TargetForward):
+    """A target whose forwards are timed."""
+
+    clock = Clock()
+
+    def run(self, tokens: Tensor, cache: Any = None) -> TargetStates:
+        """See `TargetForward.run`."""
+        with self.clock:
+            return super().run(tokens, cache)
+
+    def logits(self, final: Tensor) -> Tensor:
+        """See `TargetForward.logits`."""
+        with self.clock:
+            return super().logits(final)
+
+
+def main() -> None:
+    """Run the benchmark asked for."""
+    options = parse_options()
+    torch.set_num_threads(options.threads)
+    if options.length:
+        print(json.dumps(measure_memory(options)))
+    elif options.memory:
+        report_memory(options)
+    else:
+        report_speed(options)
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", default=str(DEMO / ".cache" / "target"))
+    parser.add_argument("--drafter", default=str(DEMO / "drafter"))
+    parser.add_argument("--prompt-files", nargs="+", default=[str(p) for p in sorted(DEMO.glob("prompts/*.jsonl"))])
+    parser.add_argument("--prompts", type=int, default=24, help="prompts, spread over the files")
+    parser.add_argument("--new-tokens", type=int, default=256)
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--batch-tokens", type=int, default=16384)
+    parser.add_argument("--memory", action="store_true", help="measure memory instead of speed")
+    parser.add_argument("--length", type=int, default=0, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def report_speed(options: argparse.Namespace) -> None:
+    """Time both ways over the same responses."""
+    files = find_target(options.target)
+    described = describe_target(files)
+    model = load_target(files, "cpu", "float32")
+    drafter, _ = load_drafter(options.drafter, target_parts(model, options.target))
+    texts = [text for file in name_prompt_files(options.prompt_files) for text in read_prompts(file)]
+    texts = texts[:: max(1, len(texts) // options.prompts)][: options.prompts]
+    prompts = [list(p.token_ids) for p in tokenize_prompts(texts, described.tokenizer, options.target)]
+    target = TimedTarget(model, drafter.target_layer_ids)
+    timed = TimedDrafter(
+        drafter, drafter.gamma, drafter.vocab_size, tuple(drafter.target_layer_ids), drafter.has_confidence_head
+    )
+    target.run(torch.tensor([prompts[0]]))  # first calls pay for setting up
+    target.clock.seconds = 0.0
+
+    rng = np.random.default_rng(0)
+    started = time.perf_counter()
+    decoded = [
+        decode(p, target, timed, temperature=options.temperature, max_new_tokens=options.new_tokens,
+               stop_tokens=described.stop_token_ids, rng=rng)
+        for p in prompts
+    ]  # fmt: skip
+    loop_seconds = time.perf_counter() - started
+    inside = (target.clock.seconds + timed.clock.seconds) / loop_seconds
+    loop_rounds = sum(len(d.rounds) for d in decoded)
+
+    sequences = [
+        ResponseSequence(dataset="prompts", domain=None, prompt_id=str(i), token_ids=d.token_ids,
+                         prompt_length=d.prompt_length, ending=d.ending)
+        for i, d in enumerate(decoded)
+    ]  # fmt: skip
+    plain = TargetForward(model, drafter.target_layer_ids)
+    started = time.perf_counter()
+    rounds = score_responses(
+        sequences, plain, drafter, temperature=options.temperature, seed=0, batch_tokens=options.batch_tokens
+    )
+    seconds = time.perf_counter() - started
+    # Every draft needs its logits; a sampled round also the target's up to its first rejection.
+    judged = 0 if is_greedy(options.temperature) else int(np.minimum(rounds.accepted + 1, drafter.gamma).sum())
+    floor = time_projection(plain, len(rounds) * drafter.gamma + judged, model.config.hidden_size)
+    result = {
+        "prompts": len(prompts),
+        "temperature": options.temperature,
+        "threads": options.threads,
+        "response_tokens": sum(s.response_length for s in sequences),
+        "loop": {"rounds": loop_rounds, "seconds": loop_seconds, "rounds_per_second": loop_rounds / loop_seconds,
+                 "share_in_model_forwards": inside},
+        "parallel": {"rounds": len(rounds), "seconds": seconds, "rounds_per_second": len(rounds) / seconds,
+                     "projection_seconds": floor, "share_of_projection": floor / seconds},
+        "speedup": (len(rounds) / seconds) / (loop_rounds / loop_seconds),
+    }  # fmt: skip
+    show("speed", ["rounds", "seconds", "rounds/s"], [
+        ["decoding loop", loop_rounds, f"{loop_seconds:.1f}", f"{loop_rounds / loop_seconds:.1f}"],
+        ["parallel", len(rounds), f"{seconds:.1f}", f"{len(rounds) / seconds:.1f}"],
+        ["projection alone", "", f"{floor:.1f}", f"{len(rounds) / floor:.1f}"],
+    ])  # fmt: skip
+    print(f"speedup {result['speedup']:.2f}; the loop spends {inside:.1%} in model forwards", file=sys.stderr)
+    print(json.dumps(result, allow_nan=False))
+
+
+@torch.inference_mode()
+def time_projection(target: TargetForward, rows: int, hidden: int) -> float:
+    """Seconds of the vocabulary projection alone over so many rows, 448 at a time."""
+    states = torch.randn(448, hidden)
+    target.logits(states)
+    started = time.perf_counter()
+    for _ in range(4):
+        target.logits(states)
+    return (time.perf_counter() - started) / (4 * 448) * rows
+
+
+def report_memory(options: argparse.Namespace) -> None:
+    """Measure each length and policy in a process of its own."""
+    results = []
+    for length in LENGTHS:
+        command = [sys.executable, __file__, "--length", str(length), "--target", options.target, "--drafter",
+                   options.drafter, "--threads", str(options.threads), "--temperature", str(options.temperature),
+                   "--batch-tokens", str(options.batch_tokens)]  # fmt: skip
+        results.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    rows = [[r["length"], r["rounds"], f"{r['peak_mib']:.0f}", f"{r['seconds']:.0f}"] for r in results]
+    show("sequence length", ["anchors", "peak MiB", "seconds"], rows)
+    print(json.dumps({"batch_tokens": options.batch_tokens, "memory": results}, allow_nan=False))
+
+
+def measure_memory(options: argparse.Namespace) -> dict[str, float]:
+    """Score a full batch of sequences of this length, their last 63 anchors, and read the peak."""
+    files = find_target(options.target)
+    model = load_target(files, "cpu", "float32")
+    drafter, _ = load_drafter(options.drafter, target_parts(model, options.target))
+    target = TargetForward(model, drafter.target_layer_ids)
+    count = max(1, options.batch_tokens // options.length)
+    tokens = np.random.default_rng(0).integers(3, 40000, (count, options.length))
+    sequences = [
+        ResponseSequence(dataset="d", domain=None, prompt_id=str(i), token_ids=row.tolist(),
+                         prompt_length=options.length - 64, ending="length")
+        for i, row in enumerate(tokens)
+    ]  # fmt: skip
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.perf_counter()
+    rounds = score_responses(
+        sequences, target, drafter, temperature=options.temperature, seed=0, anchors="all",
+        batch_tokens=options.batch_tokens,
+    )  # fmt: skip
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return {
+        "length": options.length,
+        "sequences": count,
+        "rounds": len(rounds),
+        "peak_mib": peak / 1024,
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def show(title: str, names: list[str], rows: list[list[Any]]) -> None:
+    """Print a table to stderr."""
+    for row in [[title, *names], *rows]:
+        print("  ".join(f"{cell!s:>18}" for cell in row), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
