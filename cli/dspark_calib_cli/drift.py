@@ -74,8 +74,12 @@ def _follow(
     from dspark_calib.trace.readers.live_rounds import follow_lines, iter_live_rounds
 
     lines: Iterable[str] = sys.stdin if str(file) == "-" else follow_lines(file)
+    warned = False
     try:
         for window in watch_drift(open_trace(reference), iter_live_rounds(lines, str(file)), temperatures):
+            if not (window.by_prompt or warned):
+                warned = True
+                warn("rounds name no prompt: blocks of 100 stand in, so chance may look like drift", quiet=quiet)
             _print_window(window, output)
             if window.alarm:
                 raise typer.Exit(1)

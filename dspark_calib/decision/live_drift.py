@@ -41,6 +41,7 @@ class LiveWindow:
         threshold: 1/α of the bets.
         leading: What moved most: statistic, position and direction.
         acceptance: Accepted drafts a round in this window.
+        by_prompt: Whether every round so far named its prompt.
     """
 
     rounds: int
@@ -49,6 +50,7 @@ class LiveWindow:
     threshold: float
     leading: str
     acceptance: float
+    by_prompt: bool
 
     @property
     def alarm(self) -> bool:
@@ -66,6 +68,7 @@ class LiveWindow:
             "alarm": self.alarm,
             "leading": self.leading,
             "accepted_per_round": self.acceptance,
+            "by_prompt": self.by_prompt,
         }
         return json.dumps(body, allow_nan=False)
 
@@ -88,20 +91,26 @@ def watch_drift(
     bets = Bets(expected_means(reference, temperatures))
     units = PromptUnits((len(_STATISTICS), gamma))
     rounds = prompts = accepted = 0
+    by_prompt = True
+
+    def window(length: int) -> LiveWindow:
+        return _window(bets, gamma, rounds, prompts, accepted / length, by_prompt=by_prompt)
+
     for live in stream:
         values, seen = round_values(live, gamma, temperatures)
         rounds, accepted = rounds + 1, accepted + live.accepted
+        by_prompt = by_prompt and live.prompt_id is not None
         for means, counts in units.add(live.prompt_id, values, seen):
             prompts += 1
             _observe(bets, means, counts)
         if rounds % WINDOW_ROUNDS == 0:
-            yield _window(bets, rounds, prompts, accepted / WINDOW_ROUNDS, gamma)
+            yield window(WINDOW_ROUNDS)
             accepted = 0
     for means, counts in units.finish():
         prompts += 1
         _observe(bets, means, counts)
     if rounds % WINDOW_ROUNDS:
-        yield _window(bets, rounds, prompts, accepted / (rounds % WINDOW_ROUNDS), gamma)
+        yield window(rounds % WINDOW_ROUNDS)
 
 
 def expected_means(reference: Trace, temperatures: tuple[float, ...] | None) -> Expected:
@@ -163,7 +172,7 @@ def _observe(bets: Bets, means: Floats, counts: Floats) -> None:
     bets.observe(_unit_interval(means).reshape(-1), np.tile(counts > 0, len(_STATISTICS)))
 
 
-def _window(bets: Bets, rounds: int, prompts: int, acceptance: float, gamma: int) -> LiveWindow:
+def _window(bets: Bets, gamma: int, rounds: int, prompts: int, acceptance: float, *, by_prompt: bool) -> LiveWindow:
     direction, component = np.unravel_index(int(np.argmax(bets.log_wealth)), bets.log_wealth.shape)
     statistic, position = divmod(int(component), gamma)
     moved = f"{_STATISTICS[statistic]} at position {position + 1} {'fell' if direction else 'rose'}"
@@ -174,4 +183,5 @@ def _window(bets: Bets, rounds: int, prompts: int, acceptance: float, gamma: int
         threshold=1.0 / (ALPHA - _ALPHA_REFERENCE),
         leading=moved,
         acceptance=acceptance,
+        by_prompt=by_prompt,
     )

@@ -246,6 +246,8 @@ def _missing(folder: Path) -> str:
         return "there is no such trace; make one with `dspark-calib collect` or `dspark-calib import`"
     if any(folder.glob("part-*.parquet")):
         return "the collection was not finished; go on with `dspark-calib collect --resume`"
+    if (folder / "acceptance.json").is_file():
+        return "holds acceptance counts and no rounds: `dspark-calib report` shows them, nothing can be fitted"
     return "not a trace (no trace.json)"
 
 

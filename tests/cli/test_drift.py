@@ -84,6 +84,15 @@ def test_a_stream_from_stdin(
     assert ("DRIFTED" in lines[-1]) == (exit_code == 1)
 
 
+def test_rounds_without_prompt_ids_are_warned_about_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DeepSpec's records name no prompt; that is said, once."""
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"logits": [1, 2, 3], "labels": [1, 1, 0]}\n' * 300))
+    cli.run(["drift", "reference", "--follow", "-"])
+    assert capsys.readouterr().err.count("rounds name no prompt") == 1
+
+
 def test_a_broken_line_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The number of the line stands in the message."""
     monkeypatch.setattr("sys.stdin", io.StringIO('{"confidence_logits": [1, 2, 3], "accepted": 1}\n{"a": 1}\n'))

@@ -75,3 +75,7 @@ def test_counters_become_acceptance_json(inside: Path, capsys: pytest.CaptureFix
     body = json.loads((inside / "counts" / "acceptance.json").read_text())
     assert body["positions"] == [{"position": 1, "verified": 10, "accepted": 8}]
     assert cli.run(["import", "vllm-metrics", "metrics", "--out", "counts"]) == 2
+    capsys.readouterr()
+    for command in (["fit-sts", "counts"], ["gate", "counts", "--max-ece", "0.1"]):
+        assert cli.run(command) == 2
+        assert "acceptance counts and no rounds" in capsys.readouterr().err.replace("\n", " ")
