@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from dspark_calib.collection.blocks import JudgedBlocks
-from dspark_calib.collection.confidence_source import MAX_PROXY_LOGIT, proxy_logits
+from dspark_calib.collection.confidence_source import proxy_logits
 from dspark_calib.collection.labels import count_observed
 from dspark_calib.collection.sequences import ResponseSequence
 from dspark_calib.errors import CheckpointError, UnsupportedModel
 from dspark_calib.trace.labels import Labels
-from dspark_calib.trace.rounds import Rounds
+from dspark_calib.trace.rounds import NO_DRAFT_LOGIT, Rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def assemble_rounds(sequences: Sequence[ResponseSequence], parts: Sequence[Judge
         prompt_length=np.array([s.prompt_length for s in sequences], dtype=np.int32)[rows],
         response_length=np.array([s.response_length for s in sequences], dtype=np.int32)[rows],
         anchor=anchors.astype(np.int32),
-        confidence_logits=np.where(absent, np.float32(-MAX_PROXY_LOGIT), logits),
+        confidence_logits=np.where(absent, np.float32(NO_DRAFT_LOGIT), logits),
         accepted=accepted.astype(np.int16),
         observed=count_observed(accepted, ends - 1 - anchors, verified, by_stop),
         verified=verified.astype(np.int16),

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.metrics.estimate import Estimate, normal_estimate
-from dspark_calib.trace.rounds import UNKNOWN_ANCHOR, Rounds
+from dspark_calib.trace.rounds import UNKNOWN_ANCHOR, Rounds, offered_drafts
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -64,16 +64,16 @@ class RoundFacts:
 def policy_cut(rounds: Rounds) -> Booleans:
     """Return which rounds were cut by a scheduler rather than by their text, shape [n].
 
-    A block may end early at an accepted EOS (then accepted = observed) or at the length limit. Any other
-    observed < γ is censoring by policy. Where the anchor or the ending is unknown, a block that was sent in
-    full and accepted up to its last label counts as ended by its text.
+    A block may end early at an accepted EOS (then accepted = observed), at the length limit, or because its
+    drafter offered fewer than γ drafts. Any other observed < γ is censoring by policy. Where the anchor or the
+    ending is unknown, a block that was sent in full and accepted up to its last label counts as ended by its text.
     """
     ending = _endings(rounds)
     after = _tokens_after_anchor(rounds)
     known = (rounds.anchor != UNKNOWN_ANCHOR) & ((ending == "eos") | (ending == "length"))
     all_accepted = rounds.accepted == rounds.observed
     at_eos = all_accepted & np.where(known, rounds.observed == after, rounds.verified >= rounds.gamma)
-    at_limit = np.where(known, rounds.observed >= np.minimum(after, rounds.gamma), True)
+    at_limit = np.where(known, rounds.observed >= np.minimum(after, offered_drafts(rounds)), True)
     return _short(rounds) & ~np.where(ending == "length", at_limit, at_eos)
 
 
@@ -95,7 +95,7 @@ def _counts_for_length(rounds: Rounds) -> tuple[Booleans, Integers]:
 
 
 def _short(rounds: Rounds) -> Booleans:
-    return np.asarray(rounds.observed < rounds.gamma)
+    return np.asarray(rounds.observed < offered_drafts(rounds))
 
 
 def round_facts(rounds: Rounds, cluster: npt.NDArray[np.int32]) -> RoundFacts:

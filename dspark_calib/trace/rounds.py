@@ -31,6 +31,8 @@ OPTIONAL_BLOCK_COLUMNS = {
 BLOCK_COLUMNS = REQUIRED_BLOCK_COLUMNS | OPTIONAL_BLOCK_COLUMNS
 ENDINGS = ("eos", "length", "unknown")
 UNKNOWN_ANCHOR = -1
+NO_DRAFT_LOGIT = -1e4
+"""Confidence logit of a position whose block has no draft there: finite, and no scheduler would verify it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +48,11 @@ class Rounds:
         prompt_length: Tokens, int32 [n].
         response_length: Tokens, int32 [n].
         anchor: Token index of the anchor in prompt + response, int32 [n]; -1 where unknown.
-        confidence_logits: Raw, before any temperature, float32 [n, γ].
+        confidence_logits: Raw, before any temperature, float32 [n, γ]; `NO_DRAFT_LOGIT` after a block's end.
         accepted: Drafts accepted, int16 [n], 0..observed.
         observed: Positions with a known label, int16 [n], 0..γ.
         verified: Drafts sent to verification, int16 [n]; γ when nothing was cut.
-        draft_tokens: int32 [n, γ], or None.
+        draft_tokens: int32 [n, γ], -1 after a block's end, or None.
         draft_logprobs: log q(x_k) at softmax temperature 1, float32 [n, γ], or None.
         draft_margin: Top-1 minus top-2 logit, float32 [n, γ], or None.
         draft_entropy: Nats, float32 [n, γ], or None.
@@ -87,6 +89,20 @@ class Rounds:
         """Select rows by index, mask or slice."""
         columns: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
         return Rounds(**{name: _take(column, rows) for name, column in columns.items()})
+
+
+def offered_drafts(rounds: Rounds) -> npt.NDArray[np.int64]:
+    """Return how many drafts the drafter offered in each block, int64 [n]: γ, or fewer where it ended the block.
+
+    Prompt lookup without a match offers none; DeepSpec's Eagle3 stops after a drafted stop token. Such a block
+    is complete: nothing was withheld from verification, unlike one that a scheduler cut (its drafts exist).
+    """
+    offered = np.full(len(rounds), rounds.gamma, dtype=np.int64)
+    short = np.flatnonzero(rounds.verified < rounds.gamma)
+    verified = rounds.verified[short]
+    ended = rounds.confidence_logits[short, verified] == np.float32(NO_DRAFT_LOGIT)
+    offered[short[ended]] = verified[ended]
+    return offered
 
 
 def _take(column: Any, rows: npt.NDArray[np.generic] | slice) -> Any:
