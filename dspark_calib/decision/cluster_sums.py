@@ -28,6 +28,7 @@ class ClusterSums:
         passed: Rounds among those whose k-th draft was accepted.
         cells: Histogram of z_k over the observed rounds, float64 [prompts, γ, 128], -16 … 16.
         rounds: Rounds in all.
+        cut: Rounds whose window a scheduler cut before γ.
         by_prompt: Whether the clusters are prompts.
     """
 
@@ -38,6 +39,7 @@ class ClusterSums:
     passed: Floats
     cells: Floats
     rounds: int
+    cut: int
     by_prompt: bool
 
     @property
@@ -64,9 +66,11 @@ def compute_cluster_sums(trace: Trace, temperatures: tuple[float, ...] | None) -
     clusters = PromptClusters(trace.provenance.prompts)
     sums = np.zeros((0, 5, trace.gamma))
     cells = np.zeros((0, trace.gamma, LOGIT_CELLS))
+    cut = 0
     for rounds in trace.batches(optional=()):
         codes = clusters.assign(rounds)
         count = len(clusters.keys)
+        cut += int((rounds.verified < trace.gamma).sum())
         values, batch_cells = _batch_sums(rounds, temperatures, codes, count)
         sums, cells = _grown(sums, count) + values, _grown(cells, count) + batch_cells
     if len(sums) < _MIN_CLUSTERS:
@@ -80,6 +84,7 @@ def compute_cluster_sums(trace: Trace, temperatures: tuple[float, ...] | None) -
         passed=passed,
         cells=cells,
         rounds=trace.num_rounds,
+        cut=cut,
         by_prompt=not clusters.has_blocks,
     )
 

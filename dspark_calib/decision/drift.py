@@ -139,5 +139,12 @@ def _detectable(positions: tuple[DriftPosition, ...]) -> float | None:
 
 
 def _warnings(view: str, old: ClusterSums, new: ClusterSums) -> tuple[str, ...]:
-    raw = (_RAW_JUDGED,) if view == "raw" else ()
-    return raw if old.by_prompt and new.by_prompt else (*raw, _BLOCKS)
+    said = [_RAW_JUDGED] if view == "raw" else []
+    if not (old.by_prompt and new.by_prompt):
+        said.append(_BLOCKS)
+    if old.cut or new.cut:
+        said.append(
+            f"A scheduler cut {old.cut} rounds of the reference and {new.cut} of the traffic: which positions were "
+            "observed depends on confidence, so a change of the scheduler may look like drift."
+        )
+    return tuple(said)

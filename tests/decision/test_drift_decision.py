@@ -99,6 +99,14 @@ def test_without_a_calibration_raw_confidences_are_said() -> None:
     assert len(body["positions"][0]["psi_interval"]) == 2
 
 
+def test_a_scheduler_that_cut_windows_is_named() -> None:
+    """Which positions are observed then depends on confidence, and the result says so."""
+    rounds = trace(1, prompts=40).read()
+    object.__setattr__(rounds, "verified", np.where(np.arange(len(rounds)) < 7, 2, 3).astype(np.int16))
+    cut = Trace.of(rounds, synthetic_provenance(3))
+    assert "cut 0 rounds of the reference and 7 of" in compute_drift(trace(0, prompts=40), cut).warnings[-1]
+
+
 def test_another_block_size_is_refused() -> None:
     """γ must agree."""
     with pytest.raises(IncompatibleTraces, match=r"γ = 3.*γ = 2"):
