@@ -7,7 +7,7 @@ from typing import Any
 
 from dspark_calib.errors import TraceFormatError
 
-MAX_FILE_BYTES = 1 << 30
+MAX_FILE_BYTES = 512 << 20  # parsed, a JSON file takes about ten times its size in memory
 MAX_LINE_BYTES = 1 << 20
 
 
