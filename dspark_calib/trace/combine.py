@@ -81,6 +81,7 @@ def _merged(parts: Sequence[Provenance]) -> Provenance:
     return replace(
         first,
         prompt_files={name: digest for p in parts for name, digest in p.prompt_files.items()},
+        source_files={name: digest for p in parts for name, digest in p.source_files.items()},
         rounds=sum(p.rounds for p in parts),
         prompts=sum(p.prompts for p in parts),
         findings=findings,

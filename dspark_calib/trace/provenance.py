@@ -34,6 +34,7 @@ class Provenance:
         seed: Of the coupling and the generation, None for imports.
         source: The command that made the trace, such as `collect` or `import sglang-shards`.
         prompt_files: sha256 of each prompt file by dataset name.
+        source_files: sha256 of each file an import read, by path as it was given.
         versions: Version of each library by name.
         calibration_applied: Temperatures the logits already carried when logged; must be None to be fitted.
         confidence_decimals: Decimals to which probabilities were rounded before they became logits, None where
@@ -55,6 +56,7 @@ class Provenance:
     seed: int | None = None
     source: str = "collect"
     prompt_files: Mapping[str, str] = field(default_factory=dict)
+    source_files: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     calibration_applied: tuple[float, ...] | None = None
     confidence_decimals: int | None = None

@@ -1,5 +1,6 @@
 """DeepSpec confidence records become rounds; every row is accounted for and every fault named."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def test_records_become_rounds(tmp_path: Path) -> None:
     assert imported.account.read == 7
     assert dict(imported.account.refused) == {"no position in the block": 1, "logit not finite": 3}
     assert imported.provenance.refused == dict(imported.account.refused)
+    assert imported.provenance.source_files == {str(path): hashlib.sha256(path.read_bytes()).hexdigest()}
     assert any("blocks of 100 rounds" in note for note in imported.provenance.notes)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dspark_calib.errors import TraceFormatError
 from dspark_calib.trace.readers.acceptance import AcceptanceCounts
-from dspark_calib.trace.readers.sources import refuse_repeated_files
+from dspark_calib.trace.readers.sources import hash_sources
 from dspark_calib.trace.readers.tally import Tally
 from dspark_calib.trace.readers.untrusted import iter_log_lines
 
@@ -37,7 +37,7 @@ def read_deepinfer(paths: Sequence[Path]) -> AcceptanceCounts:
     Raises:
         TraceFormatError: If a file has no such line, block sizes differ, or no line is usable.
     """
-    refuse_repeated_files(paths)
+    hash_sources(paths)  # refuses a file given twice
     tally = Tally(decimals=4)
     for path in paths:
         ranks: dict[tuple[str, ...], str] = {}

@@ -16,7 +16,7 @@ from dspark_calib.errors import TraceFormatError
 from dspark_calib.trace.provenance import Provenance
 from dspark_calib.trace.readers.imported import NO_PROMPT_IDS, Block, Imported, RefusedRows, block_rounds, finish
 from dspark_calib.trace.readers.numbers import as_float32, as_number
-from dspark_calib.trace.readers.sources import refuse_repeated_files
+from dspark_calib.trace.readers.sources import hash_sources
 from dspark_calib.trace.readers.untrusted import iter_json_lines
 from dspark_calib.trace.readers.wording import shown_names
 from dspark_calib.trace.rounds import Rounds
@@ -50,7 +50,7 @@ def read_deepspec(paths: Sequence[Path]) -> Imported:
         TraceFormatError: Naming file and line, for a line that is no record, lists of different length,
             labels that are no prefix, blocks of different size, the same file twice, or no usable row.
     """
-    refuse_repeated_files(paths)
+    hashes = hash_sources(paths)
     refused = RefusedRows()
     gamma, ragged = _block_size(paths)
     batches = [batch for path in paths for batch in _read_file(path, gamma, refused)]
@@ -59,6 +59,7 @@ def read_deepspec(paths: Sequence[Path]) -> Imported:
         source="import deepspec",
         label_law=None,
         anchor_policy="loop",
+        source_files=hashes,
         notes=(NO_PROMPT_IDS, _MAYBE_SCALED) + ((_SHORT_BLOCKS,) if ragged else ()),
     )
     return finish(batches, refused, provenance, str(paths[0]))

@@ -8,7 +8,7 @@ temperatures if the server was given any.
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from dspark_calib.trace.provenance import Provenance
 from dspark_calib.trace.readers.imported import NO_PROMPT_IDS, Block, Imported, RefusedRows, block_rounds, finish
 from dspark_calib.trace.readers.numbers import as_count, as_float32, as_number
 from dspark_calib.trace.readers.rounding import rounded_logits
-from dspark_calib.trace.readers.sources import refuse_repeated_files
+from dspark_calib.trace.readers.sources import hash_sources
 from dspark_calib.trace.readers.untrusted import read_json
 from dspark_calib.trace.readers.wording import shown, shown_names
 from dspark_calib.trace.rounds import Rounds
@@ -76,13 +76,14 @@ def read_sglang_server_info(paths: Sequence[Path], temperatures: Sequence[float]
         TraceFormatError: For a file that is no dump, an unknown layout, simulated acceptance, a request whose
             counts contradict each other, mixed γ, temperatures that are missing or too many, or no usable row.
     """
-    refuse_repeated_files(paths)
+    hashes = hash_sources(paths)
     dump = _Dump()
     for path in paths:
         _read_file(path, dump)
     _check_temperatures(dump, temperatures, str(paths[0]))
     batches = [_rounds(dump, temperatures)] if dump.requests else []
-    return finish(batches, dump.refused, _provenance(dump, temperatures), str(paths[0]))
+    provenance = replace(_provenance(dump, temperatures), source_files=hashes)
+    return finish(batches, dump.refused, provenance, str(paths[0]))
 
 
 def _read_file(path: Path, dump: _Dump) -> None:

@@ -21,7 +21,7 @@ from dspark_calib.errors import MissingExtra, TraceFormatError
 from dspark_calib.trace.provenance import Provenance
 from dspark_calib.trace.readers.imported import NO_PROMPT_IDS, Block, Imported, RefusedRows, block_rounds, finish
 from dspark_calib.trace.readers.numbers import as_float32, prefix_lengths
-from dspark_calib.trace.readers.sources import refuse_repeated_files
+from dspark_calib.trace.readers.sources import hash_sources
 from dspark_calib.trace.readers.wording import shown, shown_names
 from dspark_calib.trace.rounds import Rounds
 
@@ -56,7 +56,7 @@ def read_sglang_shards(paths: Sequence[Path]) -> Imported:
             prefix, shapes that differ, an empty shard, the same shard twice, or no usable row.
     """
     files = _shard_files(paths)
-    refuse_repeated_files(files)
+    hashes = hash_sources(files)
     refused = RefusedRows()
     shards = [_load(path) for path in files]
     gammas = {shard.logits.shape[1]: shard.path for shard in shards}
@@ -68,6 +68,7 @@ def read_sglang_shards(paths: Sequence[Path]) -> Imported:
         source="import sglang-shards",
         label_law="greedy",
         anchor_policy="loop",
+        source_files=hashes,
         notes=(NO_PROMPT_IDS, _GREEDY, _NO_EOS),
     )
     return finish(batches, refused, provenance, str(files[0]))

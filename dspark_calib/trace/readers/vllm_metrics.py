@@ -12,7 +12,7 @@ from pathlib import Path
 from dspark_calib.errors import TraceFormatError
 from dspark_calib.trace.readers.acceptance import AcceptanceCounts, check_counts
 from dspark_calib.trace.readers.imported import RowAccount
-from dspark_calib.trace.readers.sources import refuse_repeated_files
+from dspark_calib.trace.readers.sources import hash_sources
 from dspark_calib.trace.readers.tally import Tally
 from dspark_calib.trace.readers.untrusted import iter_log_lines
 
@@ -47,7 +47,7 @@ def read_vllm_metrics(paths: Sequence[Path]) -> AcceptanceCounts:
         TraceFormatError: If a file holds neither, counters are missing or impossible, positions differ between
             lines or engines, the same counters come twice, or nothing is usable.
     """
-    refuse_repeated_files(paths)
+    hash_sources(paths)  # refuses a file given twice
     engines: dict[_Engine, _Values] = {}
     tally = Tally(decimals=3)
     for path in paths:
