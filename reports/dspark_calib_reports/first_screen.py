@@ -71,8 +71,8 @@ def cautions(report: Report) -> tuple[str, ...]:
         lines.append(f"The trace has no prompt ids: {report.source.clusters} stand in for prompts in every interval.")
     if report.groups and report.groups[0].prompts < FEW_PROMPTS:
         lines.append(f"Only {report.groups[0].prompts} prompts: intervals from fewer than 30 are too narrow.")
-    if report.temperatures is not None and report.temperatures.reason:
-        lines.append(f"The fit says: {report.temperatures.reason}")
+    if report.temperatures is not None and report.temperatures.decision == "keep_identity":
+        lines.append(f"The fit advises to keep T = 1: {report.temperatures.reason}.")
     if report.verdict.worse_groups:
         lines.append(f"Clearly worse with the temperatures in: {_names(report.verdict.worse_groups)}.")
     if report.verdict.worse_positions:

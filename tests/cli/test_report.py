@@ -253,3 +253,38 @@ def test_wrong_inputs_are_one_clear_line(
     assert words in error
     assert "Traceback" not in error
     assert not (workplace / "wrong").exists()
+
+
+def every_anchor(prompts: int = 12, length: int = 30) -> Rounds:
+    """Rounds at every anchor of responses that end by EOS, as `collect --anchors all` writes them."""
+    rounds = synthetic_rounds(np.random.default_rng(9), prompts=prompts, rounds_per_prompt=length, temperatures=TRUE_T)
+    left = (rounds.prompt_length + length - rounds.anchor).astype(np.int16)
+    accepted = np.minimum(rounds.accepted, left)
+    observed = np.where((accepted == left) & (left < 3), left, 3)
+    response = np.full(len(rounds), length + 1, np.int32)
+    return replace(rounds, accepted=accepted, observed=observed.astype(np.int16), response_length=response)
+
+
+def test_speed_curve_adds_the_replay(tmp_path: Path) -> None:
+    """With --sps the page shows throughput at four loads and says what to run."""
+    provenance = replace(synthetic_provenance(3), anchor_policy="all")
+    write_trace(tmp_path / "trace", provenance, [every_anchor()])
+    (tmp_path / "sps.json").write_text(json.dumps([[b, 8 + 0.02 * b] for b in (1, 16, 64, 256, 1100)]))
+    assert report(tmp_path, "--sps", "sps.json", "--json", "--html") == 0
+    data = json.loads((tmp_path / "report" / "report.json").read_text())
+    jsonschema.Draft202012Validator(load_schema()).validate(data)
+    assert {run["concurrency"] for run in data["throughput"]} == {1, 8, 64, 256}
+    assert [advice["concurrency"] for advice in data["advice"]] == [1, 8, 64, 256]
+    fixed = next(r for r in data["throughput"] if r["policy"] == "fixed" and r["concurrency"] == 1)
+    assert fixed["budget"] == pytest.approx(4.0)
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "What it is worth" in page
+    assert "Fastest at 256 requests" in page
+
+
+def test_report_help_has_an_example_that_runs(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example under --help is a command line that works."""
+    assert run(["report", "--help"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "dspark-calib report trace --html --calibration calibration.json" in words
+    assert report(workplace, "trace", "--html", "--calibration", "calibration.json", "--out", "example") == 0

@@ -73,6 +73,14 @@ def test_blocks_in_place_of_prompts_are_said_loudly() -> None:
     assert any("blocks of 100 rounds" in line for line in cautions(blocks))
 
 
+def test_a_fit_that_advises_identity_is_quoted() -> None:
+    """What the fit itself decided stands on the first screen where it is against shipping."""
+    report = example_report()
+    kept = replace(temperatures(7), decision="keep_identity", reason="no gain on held-out prompts")
+    assert any("no gain on held-out prompts" in line for line in cautions(replace(report, temperatures=kept)))
+    assert not any("The fit advises" in line for line in cautions(report))
+
+
 def test_few_prompts_are_said() -> None:
     """Under 30 prompts the first screen warns about the intervals."""
     report = replace(example_report(), groups=(group("all", 900, 12),))
