@@ -2,7 +2,7 @@
 
 Three questions, each answered by a permutation test that keeps prompts whole: did the confidences move, did
 acceptance given the prefix move, did the error of the temperatures in force move. Holm over the three keeps
-the rate of false alarms at 5 %.
+the rate of false alarms at 2.5 %.
 """
 
 from dataclasses import dataclass
@@ -133,7 +133,7 @@ def compute_drift(reference: Trace, traffic: Trace, calibration: Calibration | N
 
 def _detectable(positions: tuple[DriftPosition, ...]) -> float | None:
     errors = [position.bias_change.se for position in positions]
-    level = ALPHA / 2 / len(positions)
+    level = ALPHA / len(positions)
     known = [smallest_detectable(se, level) for se in errors if se is not None]
     return max(known) if len(known) == len(errors) else None
 

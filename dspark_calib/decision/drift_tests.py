@@ -13,7 +13,7 @@ from dspark_calib.decision.permutation import Permuted, Reduction, permute_promp
 
 Floats = npt.NDArray[np.float64]
 
-ALPHA = 0.05
+ALPHA = 0.025  # of any false alarm in one comparison; the same as a gate's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

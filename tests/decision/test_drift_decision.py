@@ -48,7 +48,7 @@ def test_the_same_traffic_has_not_drifted(identity: Calibration) -> None:
 
 def test_wrong_temperatures_call_for_a_refit(identity: Calibration) -> None:
     """Traffic that needs T = 2 moves the calibration, and the refit finds about 2."""
-    result = compute_drift(trace(0), trace(1, temperature=2.0), identity)
+    result = compute_drift(trace(0), trace(1, temperature=2.0, prompts=80), identity)
     assert "calibration" in result.moved
     assert result.exit_code == 1
     assert result.advice.action is Action.REFIT
