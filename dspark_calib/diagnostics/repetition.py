@@ -80,8 +80,11 @@ def _prompt_numbers(rounds: Rounds, index: dict[tuple[str, str], int]) -> npt.ND
     numbers = []
     for row in first.tolist():
         prompt = rounds.prompt_id.codes[row]
+        if prompt < 0:
+            numbers.append(-1)
+            continue
         key = (rounds.dataset.names[rounds.dataset.codes[row]], rounds.prompt_id.names[prompt])
-        numbers.append(-1 if prompt < 0 else index.setdefault(key, len(index)))
+        numbers.append(index.setdefault(key, len(index)))
     return np.array(numbers, dtype=np.int64)[inverse]
 
 
