@@ -97,7 +97,14 @@ def collect(
         )
         source: ResponseSource | None = None
     else:
-        plan = plan_writing(prompts, described, max_new_tokens=max_new_tokens, batch_tokens=batch_tokens, limit=limit)
+        plan = plan_writing(
+            prompts,
+            described,
+            max_new_tokens=max_new_tokens,
+            batch_tokens=batch_tokens,
+            limit=limit,
+            notes=_notes_on(server),
+        )
         sampling = Sampling(
             temperature=temperature,
             max_new_tokens=max_new_tokens,
@@ -161,6 +168,12 @@ def _source(sampling: Sampling, server: ServerAddress | None, target: TargetDesc
     if server is None:
         return GeneratedResponses(sampling=sampling)
     return ServedResponses(sampling=sampling, server=server, tokenizer=target.tokenizer)
+
+
+def _notes_on(server: ServerAddress | None) -> tuple[str, ...]:
+    if server is None:
+        return ()
+    return (f"responses written by {server.model} at {server.url}; of a server only the law is promised",)
 
 
 def _recipe(

@@ -47,6 +47,7 @@ def plan_writing(
     max_new_tokens: int,
     batch_tokens: int,
     limit: int | None = None,
+    notes: tuple[str, ...] = (),
 ) -> CollectionPlan:
     """Plan a collection whose responses are still to be written.
 
@@ -56,6 +57,7 @@ def plan_writing(
         max_new_tokens: Tokens after which a response is cut.
         batch_tokens: Most padded tokens of a batch.
         limit: Most prompts of a file.
+        notes: Sentences for the trace.
 
     Raises:
         PromptFileError: If a file has a broken line, or a prompt leaves no room for its response.
@@ -66,6 +68,7 @@ def plan_writing(
     return CollectionPlan(
         batches=tuple(cut_into_batches(prompts, batch_tokens, max_new_tokens=max_new_tokens)),
         prompt_files={file.dataset: hash_prompt_file(file) for file in files},
+        notes=notes,
     )
 
 

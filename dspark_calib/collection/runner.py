@@ -22,7 +22,7 @@ from dspark_calib.collection.workers.reports import BatchShare, Listener, Models
 from dspark_calib.collection.workers.this_process import run_here
 from dspark_calib.errors import CollectionError, OutputExists
 from dspark_calib.trace.provenance import Checkpoint, Provenance
-from dspark_calib.trace.store import Trace, TraceWriter, open_trace, remove_trace
+from dspark_calib.trace.store import Trace, TraceWriter, open_trace, remove_trace, remove_unfinished_parts
 
 _LIBRARIES = ("dspark-calib", "torch", "transformers", "numpy")
 Workers = int | Literal["ray"]
@@ -87,6 +87,11 @@ def collect_trace(
         except BaseException:
             recorder.leave_nothing_empty()
             raise
+        if not any(entry.rounds for entry in journal.batches.values()):
+            remove_trace(out)
+            raise CollectionError(
+                "no rounds: every response ends with its first token; check the target's chat template and stop tokens"
+            )
         trace = TraceWriter(out).complete(_provenance(plan, job, target, journal))
     return Collected(trace=trace, batches=len(open_batches), resumed=resumed)
 
@@ -108,6 +113,8 @@ class _Recorder:
     ) -> None:
         self._plan, self._journal, self._recipe, self._out, self._watcher = plan, journal, recipe, out, watcher
         self._begun = goes_on
+        if goes_on:
+            remove_unfinished_parts(out)
         self.done = set(TraceWriter(out).finished_parts() & journal.batches.keys()) if goes_on else set()
         self._prompts = {batch.index: len(batch.prompts) for batch in plan.batches}
         self._shares: dict[int, float] = {}

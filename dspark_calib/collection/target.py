@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -242,16 +243,17 @@ def _readable_failures(files: TargetFiles) -> Iterator[None]:
     """Turn what transformers and safetensors raise over a model's files into one line that names the model."""
     from safetensors import SafetensorError
 
+    damaged = (OSError, SafetensorError, RuntimeError, pickle.UnpicklingError, EOFError)
     try:
         yield
-    except (OSError, SafetensorError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except (*damaged, ValueError, KeyError, ImportError) as error:
         line = _first_line(error)
         if "trust_remote_code" in str(error):
             raise UnsupportedModel(
                 f"{files.name}: only code that lies with the model can read it; if you trust its authors, "
                 "pass --trust-remote-code"
             ) from error
-        if isinstance(error, OSError | SafetensorError | RuntimeError):
+        if isinstance(error, damaged):
             raise CheckpointError(f"{files.name}: missing, truncated or damaged ({line}); download it again") from error
         raise UnsupportedModel(f"{files.name}: transformers cannot load it ({line})") from error
 

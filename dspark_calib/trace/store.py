@@ -200,11 +200,17 @@ class TraceWriter:
 def remove_trace(path: str | os.PathLike[str]) -> None:
     """Delete the files of a trace and its folder where nothing else is left in it."""
     folder = Path(path)
-    partial = folder.glob(".part-*.partial")
-    for file in (*folder.glob("part-*.parquet"), *partial, folder / _PROVENANCE_FILE, folder / JOURNAL_FILE):
+    remove_unfinished_parts(folder)
+    for file in (*folder.glob("part-*.parquet"), folder / _PROVENANCE_FILE, folder / JOURNAL_FILE):
         file.unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
+
+
+def remove_unfinished_parts(path: str | os.PathLike[str]) -> None:
+    """Delete what a killed collection was writing."""
+    for file in Path(path).glob(".part-*.partial"):
+        file.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: object) -> None:

@@ -130,11 +130,13 @@ def test_kill_and_resume_give_the_uninterrupted_trace(home: Path, whole: Collect
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not (out / "trace.json").exists()
+    (out / ".part-00099.parquet.1.partial").write_bytes(b"half")
     with pytest.raises(OutputExists, match="go on with --resume"):
         run(home, out)
     with pytest.raises(OutputExists, match=r"temperature: 1\.0, now 0\.5"):
         run(home, out, resume=True, temperature=0.5)
     resumed = run(home, out, resume=True)
+    assert not list(out.glob(".*"))  # what was being written when the kill came
     assert resumed.resumed >= 2
     assert resumed.batches + resumed.resumed == whole.batches
     assert_same_rows(resumed.trace.read(), whole.trace.read())
@@ -313,4 +315,19 @@ def test_truncated_and_incomplete_targets_are_named(home: Path, tmp_path: Path) 
     for target, said in ((cut, "truncated"), (gap, r"1 weights are missing, such as model\.layers\.1")):
         with pytest.raises(CheckpointError, match=said):
             run(home, tmp_path / "trace", target=str(target))
+    assert not (tmp_path / "trace").exists()
+
+
+def test_responses_of_one_token_make_no_trace(home: Path, tmp_path: Path) -> None:
+    """A target that stops at once leaves nothing to judge; the message says where to look."""
+    rows = []
+    for line in map(json.loads, (home / "prompts.jsonl").read_text().splitlines()):
+        prompt = tokenizer()(f"u:{line['prompt']}\na:")["input_ids"]
+        rows.append(
+            {"dataset": "set", "prompt_id": line["id"], "prompt_token_ids": prompt,
+             "response_token_ids": [tokenizer().eos_token_id], "temperature": 1.0}
+        )  # fmt: skip
+    (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(CollectionError, match="no rounds: every response ends with its first token"):
+        run(home, tmp_path / "trace", responses=tmp_path / "r.jsonl")
     assert not (tmp_path / "trace").exists()
