@@ -14,7 +14,7 @@ from dspark_calib.metrics.acceptance import policy_cut, round_facts
 from dspark_calib.trace.rounds import NO_DRAFT_LOGIT, Rounds, check_rounds, offered_drafts
 
 
-def collect(pair: TinyPair, count: int, temperature: float) -> Rounds:
+def collect(pair: TinyPair, count: int, temperature: float, replicates: int = 1) -> Rounds:
     """Rounds of responses written by the decoding loop."""
     target = TargetForward(pair.model, pair.drafter.target_layer_ids)
     sequences = []
@@ -29,13 +29,15 @@ def collect(pair: TinyPair, count: int, temperature: float) -> Rounds:
                 prompt_length=decoded.prompt_length, ending=decoded.ending,
             )
         )  # fmt: skip
-    return score_responses(sequences, target, pair.drafter, temperature=temperature, seed=5, confidence="draft-prob")
+    return score_responses(
+        sequences, target, pair.drafter, temperature=temperature, seed=5, confidence="draft-prob", replicates=replicates
+    )
 
 
 @pytest.mark.parametrize("name", ["ngram", "eagle3 gemma4"])
 def test_a_missing_draft_is_absent_not_rejected(name: str) -> None:
     """verified is what was offered, observed at most that; the slots behind it say that there is no draft."""
-    rounds = collect(FAMILIES[name](tiny_target()), 25, temperature=1.0)
+    rounds = collect(FAMILIES[name](tiny_target()), 12, temperature=1.0, replicates=20)
     check_rounds(rounds, "here")
     short = rounds.verified < GAMMA
     assert short.any()
@@ -55,7 +57,7 @@ def test_a_missing_draft_is_absent_not_rejected(name: str) -> None:
 def test_rounds_without_a_match_count_for_the_accepted_length() -> None:
     """τ counts a round without drafts as one token; only rounds that the text itself ends are left out."""
     pair = FAMILIES["ngram"](tiny_target())
-    rounds = collect(pair, 30, temperature=0.0)
+    rounds = collect(pair, 15, temperature=0.0)
     assert not policy_cut(rounds).any()
     facts = round_facts(rounds, np.zeros(len(rounds), dtype=np.int32))
     left = rounds.prompt_length + rounds.response_length - 1 - rounds.anchor
