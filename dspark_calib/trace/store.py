@@ -102,7 +102,8 @@ class Trace:
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return all rows as a data frame for notebooks; block columns hold one array a row."""
-        return rounds_to_arrow(self.read()).to_pandas()
+        frame: pd.DataFrame = rounds_to_arrow(self.read()).to_pandas()
+        return frame
 
 
 def open_trace(path: str | os.PathLike[str]) -> Trace:
