@@ -3,8 +3,6 @@
 Exit codes: 0 done or passed, 1 gate failed, 2 usage or data error, 3 inconclusive.
 """
 
-import importlib
-import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,21 +11,18 @@ from typing import Annotated, Any
 import typer
 
 from dspark_calib.errors import DsparkCalibError
+from dspark_calib_cli.collect import collect
 from dspark_calib_cli.config_file import FILE_NAME, OptionTable, load_defaults
 from dspark_calib_cli.console import fail, flush_and_ignore_closed_pipe
-
-_COMMANDS = (
-    ("collect", "collect", "collect"),
-    ("import", "import_trace", "import_trace"),
-    ("fit-sts", "fit_sts", "fit_sts"),
-    ("report", "report", "report"),
-    ("gate", "gate", "gate"),
-    ("export", "export", "export"),
-    ("drift", "drift", "drift"),
-    ("simulate", "simulate", "simulate"),
-    ("profile-sps", "profile_sps", "profile_sps"),
-    ("doctor", "doctor", "doctor"),
-)
+from dspark_calib_cli.doctor import doctor
+from dspark_calib_cli.drift import drift
+from dspark_calib_cli.export import export
+from dspark_calib_cli.fit_sts import fit_sts
+from dspark_calib_cli.gate import gate
+from dspark_calib_cli.import_trace import import_trace
+from dspark_calib_cli.profile_sps import profile_sps
+from dspark_calib_cli.report import report
+from dspark_calib_cli.simulate import simulate
 
 app = typer.Typer(
     name="dspark-calib",
@@ -55,9 +50,16 @@ def _root(
     pass
 
 
-for _name, _module, _function in _COMMANDS:
-    if importlib.util.find_spec(f"dspark_calib_cli.{_module}"):
-        app.command(_name)(getattr(importlib.import_module(f"dspark_calib_cli.{_module}"), _function))
+app.command("collect")(collect)
+app.command("import")(import_trace)
+app.command("fit-sts")(fit_sts)
+app.command("report")(report)
+app.command("gate")(gate)
+app.command("export")(export)
+app.command("drift")(drift)
+app.command("simulate")(simulate)
+app.command("profile-sps")(profile_sps)
+app.command("doctor")(doctor)
 
 
 def main() -> None:
