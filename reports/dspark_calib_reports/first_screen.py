@@ -8,7 +8,7 @@ from dspark_calib.engines.table import TemperatureTable
 from dspark_calib.errors import ExportError
 from dspark_calib.summary.record import Finding, Model, Report, TemperatureTuple
 from dspark_calib_reports.numerals import count, decimal, fraction, interval, shown_name, tuple_text
-from dspark_calib_reports.verdict import HEADLINES, state_evaluation, state_verdict
+from dspark_calib_reports.verdict import HEADLINES, state_evaluation, state_verdict, state_worst_position
 
 MARKS = {
     "ship": "✓",
@@ -64,7 +64,8 @@ def first_screen(report: Report) -> dict[str, Any]:
 
 def cautions(report: Report) -> tuple[str, ...]:
     """Return what a reader must know before believing the verdict."""
-    lines: list[str] = []
+    worst = state_worst_position(report)
+    lines = [] if worst is None else [worst]
     if report.evaluation is not None:
         lines.append(f"Calibrated numbers are {state_evaluation(report)}.")
     if report.source.clusters != "prompts":

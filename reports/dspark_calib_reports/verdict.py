@@ -1,7 +1,7 @@
 """The verdict in words: may these temperatures ship, and what must a reader know before believing it."""
 
 from dspark_calib.summary.record import Report
-from dspark_calib_reports.numerals import fraction, interval, signed
+from dspark_calib_reports.numerals import fraction, interval, signed, with_interval
 
 EVALUATIONS = {
     "out_of_fold": "held out by prompt: each prompt is judged with temperatures fitted without it",
@@ -36,7 +36,7 @@ def state_verdict(report: Report) -> str:
     moves = f"{raw} → {fraction(group.calibrated.mean_ece.value if group.calibrated else None)}"
     sentences = {
         "ship": f"They lower the mean ECE {moves}, a paired change of {change}: the whole interval is below zero.",
-        "keep_raw": f"These rounds show no difference: mean ECE {moves}, a paired change of {change}.",
+        "keep_raw": _no_difference(report, f"mean ECE {moves}, a paired change of {change}"),
         "do_not_ship": f"They make the mean ECE worse: {moves}, a paired change of {change}.",
         "undecided": f"{_reasons(report)} Mean ECE {moves}.",
         "fit_needed": f"They are off: mean ECE {raw} {interval(group.raw.mean_ece)} against a noise floor of {floor}; "
@@ -50,6 +50,24 @@ def state_verdict(report: Report) -> str:
 def state_evaluation(report: Report) -> str:
     """Say how the calibrated numbers were had."""
     return "raw confidences, no calibration" if report.evaluation is None else EVALUATIONS[report.evaluation]
+
+
+def state_worst_position(report: Report) -> str | None:
+    """Name the position with the largest remaining error over its floor, or None."""
+    position = report.verdict.worst_position
+    if not report.groups or position is None:
+        return None
+    measures = report.groups[0].calibrated or report.groups[0].raw
+    row = measures.positions[position - 1]
+    left = f"ECE {with_interval(row.ece)} against a noise floor of {fraction(row.ece_floor)}"
+    end = ", which is no more than noise" if row.ece_at_floor else ""
+    return f"Farthest from calibrated is position {position}: {left}{end}."
+
+
+def _no_difference(report: Report, moves: str) -> str:
+    if report.temperatures is not None and all(t == 1.0 for t in report.temperatures.values):
+        return f"All temperatures are 1, so nothing changes: {moves}."
+    return f"These rounds show no difference: {moves}."
 
 
 def _reasons(report: Report) -> str:

@@ -9,7 +9,7 @@ from dspark_calib.metrics.estimate import UNDEFINED, Estimate
 from dspark_calib.summary.record import Outcome, Verdict
 from dspark_calib_reports import narrative, numerals
 from dspark_calib_reports.first_screen import cautions, key_facts, settings
-from dspark_calib_reports.verdict import HEADLINES, state_verdict
+from dspark_calib_reports.verdict import HEADLINES, state_verdict, state_worst_position
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,22 @@ def test_every_outcome_has_a_sentence(outcome: Outcome) -> None:
     assert "None" not in text
     if outcome in {"ship", "keep_raw", "do_not_ship"}:
         assert "−0.030 [−0.036, −0.024]" in text
+
+
+def test_identity_is_called_identity() -> None:
+    """Temperatures that are all 1 change nothing, and the page says that rather than "no difference"."""
+    report = example_report()
+    ones = replace(temperatures(7), values=(1.0,) * 7)
+    verdict = Verdict(outcome="keep_raw", reasons=(), mean_ece_change=around(0.0, 0.0), worst_position=1)
+    assert "All temperatures are 1" in state_verdict(replace(report, temperatures=ones, verdict=verdict))
+    assert "no difference" in state_verdict(replace(report, verdict=verdict))
+
+
+def test_worst_position_is_named_with_its_floor() -> None:
+    """The first screen says where the largest error remains, and whether it is more than noise."""
+    worst = state_worst_position(example_report())
+    assert worst == "Farthest from calibrated is position 1: ECE 0.016 [0.008, 0.024] against a noise floor of 0.012."
+    assert state_worst_position(replace(example_report(), groups=())) is None
 
 
 def test_in_sample_stands_beside_the_numbers() -> None:

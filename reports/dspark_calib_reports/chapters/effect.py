@@ -115,7 +115,8 @@ def _baselines(report: Report) -> tuple[Section, ...]:
             sentence=narrative.state_baselines(report.baselines),
             panels=(Panel(key="baselines", title="", figure=groups.draw_baselines(report.baselines)),),
             tables=(groups.tabulate_baselines(report.baselines),),
-            note="ECE held out by prompt on the trace of the fit; Platt and isotonic show what is beyond temperatures. "
+            note="ECE held out by prompt on the trace of the fit; Platt and isotonic show what is beyond temperatures; "
+            "a constant has hardly an ECE and ranks nothing. "
             "Colour runs from 0 to 0.10.",
         ),
     )
