@@ -111,3 +111,16 @@ def greedy_by_transformers(model: Any, prompt: Prompt) -> tuple[int, ...]:
         pad_token_id=0,
     )  # fmt: skip
     return tuple(tokens[0].tolist())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_captured_steps_write_what_plain_steps_write(tmp_path: Path, temperature: float) -> None:
+    """CUDA graphs change no token, on the first device and on the last, after captures on another."""
+    how = sampling(temperature, length=100)
+    files = find_target(str(save_target(tmp_path / "target")))
+    written = []
+    for device in ("cuda:0", f"cuda:{torch.cuda.device_count() - 1}", "cpu"):
+        written.append(generate_responses(load_target(files, device, "float32"), prompts(12), how))
+    assert written[0] == written[1] == written[2]

@@ -141,7 +141,8 @@ class DecodingBatch:
     def _capture(self) -> None:
         """Record the step as a CUDA graph; recording runs nothing."""
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        # A stream of this device: torch keeps one for all captures of a process, on whichever device came first.
+        with torch.cuda.graph(self._graph, stream=torch.cuda.Stream(self._device)):
             self._run_step()
 
     def _draw(self, logits: Tensor) -> None:

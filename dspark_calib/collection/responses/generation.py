@@ -8,6 +8,7 @@ may, in the last bits: another batch shape sums in another order.)
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +83,7 @@ def generate_responses(
     check_cacheable(model)
     shortest_first = sorted(range(len(prompts)), key=lambda i: len(prompts[i].token_ids))
     ordered = [prompts[i] for i in shortest_first]
-    with torch.inference_mode():
+    with _current_device(model), torch.inference_mode():
         written = _write(model, ordered, sampling, tick)
     responses: list[ResponseSequence | None] = [None] * len(prompts)
     for place, tokens in zip(shortest_first, written, strict=True):
@@ -94,6 +95,11 @@ def response_uniforms(prompt: Prompt, sampling: Sampling) -> np.ndarray[Any, np.
     """Return the uniforms in [0, 1) that this prompt's response is drawn by, float32 [max_new_tokens]."""
     generator = keyed_generator(sampling.seed, "response", prompt.dataset, prompt.prompt_id)
     return generator.random(sampling.max_new_tokens, dtype=np.float32)
+
+
+def _current_device(model: Any) -> AbstractContextManager[object]:
+    """Make the model's GPU the current one: graphs are captured and replayed on the current device's stream."""
+    return torch.cuda.device(model.device) if model.device.type == "cuda" else nullcontext()
 
 
 def _write(model: Any, prompts: list[Prompt], sampling: Sampling, tick: Tick) -> list[list[int]]:
