@@ -15,6 +15,11 @@ MAX_SCORES = 1 << 25
 """Attention scores held at once by one layer; blocks are drafted in parts of their anchors to stay below."""
 
 
+def _minus_infinity(dtype: torch.dtype) -> float:
+    """Return a score that softmax turns to 0: `IMPOSSIBLE_LOGIT`, or float16's lowest number."""
+    return max(IMPOSSIBLE_LOGIT, torch.finfo(dtype).min)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """What a sliding layer sees; slot s of a block stands at t + s.
@@ -63,11 +68,11 @@ def block_bias(
     slot = torch.arange(slots, device=anchors.device).repeat_interleave(group)
     reach = anchors[:, None, :, None, None] - window.size
     reach = reach + slot[:, None] + 1 if window.per_slot else reach
-    context = context.masked_fill(torch.arange(length, device=anchors.device) < reach, IMPOSSIBLE_LOGIT)
+    context = context.masked_fill(torch.arange(length, device=anchors.device) < reach, _minus_infinity(dtype))
     ahead = torch.arange(slots, device=anchors.device) - slot[:, None]
     hidden = (ahead > 0) if window.causal else torch.zeros_like(ahead, dtype=torch.bool)
     hidden = hidden | (ahead.abs() >= window.size) if window.per_slot else hidden
-    own = torch.zeros(hidden.shape, dtype=dtype, device=anchors.device).masked_fill_(hidden, IMPOSSIBLE_LOGIT)
+    own = torch.zeros(hidden.shape, dtype=dtype, device=anchors.device).masked_fill_(hidden, _minus_infinity(dtype))
     return BlockBias(context=context, own=own)
 
 
@@ -83,7 +88,7 @@ def context_bias(anchors: Tensor, length: int, dtype: torch.dtype) -> Tensor:
         Shape [S, 1, A, 1, T], to add to scores [S, KV heads, A, γ·group, T].
     """
     hidden = torch.arange(length, device=anchors.device) >= anchors[..., None]
-    bias = torch.zeros(hidden.shape, dtype=dtype, device=anchors.device).masked_fill_(hidden, IMPOSSIBLE_LOGIT)
+    bias = torch.zeros(hidden.shape, dtype=dtype, device=anchors.device).masked_fill_(hidden, _minus_infinity(dtype))
     return bias[:, None, :, None, :]
 
 

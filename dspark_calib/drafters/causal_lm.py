@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
-from dspark_calib.drafters.drafter import IMPOSSIBLE_LOGIT, DraftStep
+from dspark_calib.drafters.drafter import IMPOSSIBLE_LOGIT, DraftStep, wide_enough
 from dspark_calib.errors import CollectionError, UnsupportedModel
 
 CHECK_TOLERANCE = 2e-2
@@ -125,7 +125,7 @@ class CausalLMDrafter:
         missing = self.vocab_size - logits.shape[-1]
         if missing <= 0:
             return logits[..., : self.vocab_size]
-        return torch.nn.functional.pad(logits, (0, missing), value=IMPOSSIBLE_LOGIT)
+        return torch.nn.functional.pad(wide_enough(logits), (0, missing), value=IMPOSSIBLE_LOGIT)
 
 
 def _tree_mask(anchors: Tensor, length: int, steps: int, window: int | None) -> Tensor:

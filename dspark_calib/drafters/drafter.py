@@ -12,12 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 IMPOSSIBLE_LOGIT = -1e30
 """Logit of a token the drafter can never draft (a pruned vocabulary, a lookup): finite, so that
 softmax gives 0 and products with a probability never give NaN; below bfloat16's and float32's range
-of real logits."""
+of real logits. float16 cannot hold it: see `wide_enough`."""
+
+
+def wide_enough(logits: Tensor) -> Tensor:
+    """Return logits of a type that can hold `IMPOSSIBLE_LOGIT`: float16 becomes float32, others stay."""
+    return logits.float() if logits.dtype == torch.float16 else logits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

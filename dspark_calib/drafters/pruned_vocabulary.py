@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dspark_calib.drafters.checkpoint import DrafterCheckpoint
-from dspark_calib.drafters.drafter import IMPOSSIBLE_LOGIT, DraftBlock, DraftContext, Drafter, DraftStep
+from dspark_calib.drafters.drafter import IMPOSSIBLE_LOGIT, DraftBlock, DraftContext, Drafter, DraftStep, wide_enough
 from dspark_calib.errors import CheckpointError
 
 
@@ -77,8 +77,9 @@ class PrunedBlock:
     def step(self, slot: int, previous_tokens: Tensor) -> DraftStep:
         """Return the inner logits [S, A, Vd] spread over [S, A, V]."""
         step = self._inner.step(slot, previous_tokens)
-        shape = (*step.logits.shape[:-1], self._drafter.vocab_size)
-        logits = step.logits.new_full(shape, IMPOSSIBLE_LOGIT).index_copy_(-1, self._drafter.target_ids, step.logits)
+        few = wide_enough(step.logits)
+        shape = (*few.shape[:-1], self._drafter.vocab_size)
+        logits = few.new_full(shape, IMPOSSIBLE_LOGIT).index_copy_(-1, self._drafter.target_ids, few)
         return DraftStep(logits=logits, confidence_logits=step.confidence_logits, drafted=step.drafted)
 
 
