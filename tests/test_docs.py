@@ -64,6 +64,11 @@ def lay_trace(folder: Path) -> None:
     shutil.copytree(TRACES / "demo", folder / "trace")
 
 
+def lay_trace_of_all_anchors(folder: Path) -> None:
+    """A recorded trace with every anchor of the demo pair's responses."""
+    shutil.copytree(TRACES / "demo-all", folder / "trace-all")
+
+
 def lay_second_trace(folder: Path) -> None:
     """The same again under another name: last week's."""
     shutil.copytree(TRACES / "demo", folder / "last-week")
@@ -120,6 +125,7 @@ def lay_calibration(folder: Path) -> None:
 
 INGREDIENTS: dict[str, Callable[[Path], None]] = {
     "trace": lay_trace,
+    "trace-all": lay_trace_of_all_anchors,
     "last-week": lay_second_trace,
     "pair": lay_pair,
     "demo": lay_demo,
