@@ -15,7 +15,7 @@ from dspark_calib.calibration.tables import CrossFit
 from dspark_calib.metrics.acceptance import Acceptance, AcceptanceSums, compute_acceptance
 from dspark_calib.metrics.bins import DEFAULT_BINS
 from dspark_calib.metrics.bootstrap import DEFAULT_DRAWS, MIN_PROMPTS
-from dspark_calib.metrics.composed import compose_cumulative
+from dspark_calib.metrics.composed import ComposedSums
 from dspark_calib.metrics.judged import Grouping, JudgedTrace
 from dspark_calib.metrics.passes import Progress, sum_view
 from dspark_calib.metrics.scores import ScoreChange, Scores
@@ -152,13 +152,15 @@ class _Views:
 
     cumulative: tuple[ViewSums, Placements]
     conditional: tuple[ViewSums, Placements]
-    composed: bool
+    composed: ComposedSums | None
 
     @classmethod
     def of(cls, judged: JudgedTrace, temperatures: Floats | None, bins: int, progress: Progress | None) -> "_Views":
         conditional = sum_view(judged, "conditional", temperatures, bins=bins, progress=progress)
         cumulative = sum_view(judged, "cumulative", temperatures, bins=bins, progress=progress)
-        return cls(cumulative, conditional, judged.acceptance.censored > 0)
+        cut = judged.acceptance.censored > 0
+        composed = ComposedSums(conditional[0], judged, temperatures) if cut else None
+        return cls(cumulative, conditional, composed)
 
 
 def _group(
@@ -180,7 +182,7 @@ def _group(
             for sums, places in (views.cumulative, views.conditional)
         )
         found = compute_scores(cumulative, conditional, draws=draws, seed=seed)
-        return compose_cumulative(found) if views.composed else found
+        return found if views.composed is None else views.composed.compose(found, group)
 
     before, after = scores(raw), None if calibrated is None else scores(calibrated)
     return GroupScores(

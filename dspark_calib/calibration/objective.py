@@ -26,7 +26,7 @@ class ClusterObjective:
 
     Attributes:
         temperatures: Shape [m].
-        sums: Per temperature, cluster and cell, shape [m, C, cells]. For ECE a cell is a bin and holds Σ(p - y);
+        sums: Per cluster, temperature and cell, shape [C, m, cells]. For ECE a cell is a bin and holds Σ(p - y);
             for the others there is one cell with the summed loss.
         rows: Rows of each cluster, shape [C].
     """
@@ -38,16 +38,16 @@ class ClusterObjective:
     @property
     def objective(self) -> Floats:
         """Objective over all clusters, shape [m]."""
-        return np.asarray(np.abs(self.sums.sum(axis=1)).sum(axis=-1) / self.rows.sum())
+        return np.asarray(np.abs(self.sums.sum(axis=0)).sum(axis=-1) / self.rows.sum())
 
     def replicates(self, hashes: Hashes, draws: int, seed: int) -> Floats:
         """Return the objective under bootstrap weights, shape [draws, m]."""
-        out = np.empty((draws, len(self.temperatures)))
+        clusters, m, cells = self.sums.shape
+        flat, out = self.sums.reshape(clusters, m * cells), np.empty((draws, m))
         for block, w in weight_blocks(hashes, draws, seed):
             total = w @ self.rows
             total[total == 0] = np.nan
-            for i, cells in enumerate(self.sums):
-                out[block, i] = np.abs(w @ cells).sum(axis=1) / total
+            out[block] = np.abs((w @ flat).reshape(-1, m, cells)).sum(axis=-1) / total[:, None]
         return out
 
 
@@ -60,13 +60,13 @@ def evaluate_by_cluster(rows: FitRows, objective: Objective, temperatures: Float
         temperatures: Shape [m].
         bins: Of the ECE.
     """
-    sums = np.zeros((len(temperatures), rows.clusters, bins if objective == "ece" else 1))
+    sums = np.zeros((rows.clusters, len(temperatures), bins if objective == "ece" else 1))
 
     def evaluated(block: PositionBlock) -> tuple[PositionBlock, Floats]:
         return block, _block_sums(block, block.local, len(block.present), objective, temperatures, bins)
 
     for block, part in map_in_order(evaluated, rows.blocks()):
-        sums[:, block.present] += part
+        sums[block.present] += part
     return ClusterObjective(temperatures=temperatures, sums=sums, rows=rows.cluster_sizes)
 
 
@@ -76,7 +76,7 @@ def evaluate_totals(rows: FitRows, objective: Objective, temperatures: Floats, b
 
     def evaluated(block: PositionBlock) -> Floats:
         whole = np.zeros(len(block), dtype=np.int64)
-        return _block_sums(block, whole, 1, objective, temperatures, bins)[:, 0]
+        return _block_sums(block, whole, 1, objective, temperatures, bins)[0]
 
     for part in map_in_order(evaluated, rows.blocks()):
         sums += part
@@ -86,28 +86,26 @@ def evaluate_totals(rows: FitRows, objective: Objective, temperatures: Floats, b
 def _block_sums(
     block: PositionBlock, cluster: Integers, clusters: int, objective: Objective, temperatures: Floats, bins: int
 ) -> Floats:
-    """Return the sums of one block by temperature, cluster and cell."""
+    """Return the sums of one block by cluster, temperature and cell."""
     if objective == "ece":
         return _excess(block, cluster, clusters, temperatures, bins)
-    losses = [
-        weighted_counts(cluster, _losses(block, objective, float(t)), clusters) for t in temperatures
-    ]
-    return np.stack(losses)[:, :, None]
+    losses = [weighted_counts(cluster, _losses(block, objective, float(t)), clusters) for t in temperatures]
+    return np.stack(losses, axis=1)[:, :, None]
 
 
 def _excess(block: PositionBlock, cluster: Integers, clusters: int, temperatures: Floats, bins: int) -> Floats:
-    """Return Σ(p - y) by temperature, cluster and bin, shape [m, c, B]; arrays are reused across temperatures."""
+    """Return Σ(p - y) by cluster, temperature and bin, shape [c, m, B]; arrays are reused across temperatures."""
     base = cluster * bins
     e, p, x = (np.empty(len(block)) for _ in range(3))
     cell = np.empty(len(block), dtype=np.int64)
-    out = np.empty((len(temperatures), clusters, bins))
+    out = np.empty((clusters, len(temperatures), bins))
     for i, temperature in enumerate(temperatures.tolist()):
         _survival(block, temperature, e, p)
         np.multiply(p, bins, out=x)
         np.copyto(cell, x, casting="unsafe")
         cell += base
         np.subtract(p, block.label, out=x)
-        out[i] = np.bincount(cell, weights=x, minlength=clusters * bins).reshape(clusters, bins)
+        out[:, i] = np.bincount(cell, weights=x, minlength=clusters * bins).reshape(clusters, bins)
     return out
 
 

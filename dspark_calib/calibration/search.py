@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 Curve = tuple[tuple[float, float], ...]
 
 EXHAUSTIVE_ROWS = 1_500_000  # below, a sketch costs more than it saves
-SMALL_CLUSTERS = 1000  # up to here the sums of every temperature fit easily, and all of them serve the interval
+SMALL_CLUSTERS = 200  # up to here the sums of every temperature fit easily, and all of them serve the interval
 INTERVAL_TEMPERATURES = 33
 _AT_ONCE = 6  # temperatures evaluated in one pass before looking again at what can still win
 

@@ -30,7 +30,7 @@ COLUMNS_ALONE = 1 << 14  # where a_{k-1} = 1 for every row: position 1 and the c
 COARSER = 8  # the quick sketch merges 8 × 8 cells
 _WARP = 2.0  # columns are even in σ(z/2): fine where σ(z/T) moves
 _CURVATURE = 1 / (6 * np.sqrt(3))  # max |σ''|
-_ROUNDING = 1e-9  # covers the clamp (1e-8 a row only moves p within its bin) and float64 rounding
+_ROUNDING = 3e-8  # covers the clamp, which moves p by up to 1e-8, and float64 rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,6 +153,11 @@ def _log_and_plain_confidence(batch: JudgedBatch, temperatures: npt.ArrayLike | 
     return np.minimum(z, 0.0) - np.log1p(e), c
 
 
+def confidences(batch: JudgedBatch, temperatures: npt.ArrayLike | None) -> Floats:
+    """Return c_k of every round, shape [γ, n]."""
+    return _log_and_plain_confidence(batch, temperatures)[1]
+
+
 def _scaled(batch: JudgedBatch, temperatures: npt.ArrayLike | None) -> Floats:
     t = None if temperatures is None else np.asarray(temperatures, dtype=np.float64)
     if t is not None and t.ndim == 2:
