@@ -1,5 +1,6 @@
 """Responses the target writes: against transformers' own greedy search and a loop without a cache."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,7 +121,8 @@ def test_captured_steps_write_what_plain_steps_write(tmp_path: Path, temperature
     """CUDA graphs change no token, on the first device and on the last, after captures on another."""
     how = sampling(temperature, length=100)
     files = find_target(str(save_target(tmp_path / "target")))
-    written = []
-    for device in ("cuda:0", f"cuda:{torch.cuda.device_count() - 1}", "cpu"):
-        written.append(generate_responses(load_target(files, device, "float32"), prompts(12), how))
-    assert written[0] == written[1] == written[2]
+    first, last, plain = (
+        generate_responses(load_target(files, device, "float32"), prompts(12), how)
+        for device in ("cuda:0", f"cuda:{torch.cuda.device_count() - 1}", "cpu")
+    )
+    assert first == last == plain
