@@ -2,8 +2,14 @@
 
 from pathlib import Path
 
+import plotly.offline
 import pytest
+from example_record import example_report
 from page_visit import Visit
+from playwright.sync_api import Browser
+
+from dspark_calib_reports.chapters import report_sections
+from dspark_calib_reports.figure_files import render_fragment
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -102,3 +108,12 @@ def test_axe_has_no_serious_finding(dark_visit: Visit, scheme: str) -> None:
     assert [f"{v['id']}: {v['nodes'][0]['html'][:200]}" for v in found if v["impact"] in {"serious", "critical"}] == []
     page.locator("summary").first.click()
     page.emulate_media(color_scheme="dark")
+
+
+def test_fragment_draws_itself_in_another_page(browser: Browser) -> None:
+    """A fragment in a page that has loaded plotly.js draws without anything else."""
+    section = next(s for s in report_sections(example_report()) if s.key == "ece")
+    page = browser.new_page()
+    page.set_content(f"<script>{plotly.offline.get_plotlyjs()}</script>{render_fragment(section, section.panels[0])}")
+    assert page.locator("#dspark-ece .trace").count() == 3
+    page.close()
