@@ -1,12 +1,13 @@
 """Judging a set of blocks: step through the draft positions, couple each with the target's tokens."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dspark_calib.collection.law import couple, is_greedy, read_draft_rows, softmax
-from dspark_calib.collection.target_states import TargetForward
+from dspark_calib.collection.law import couple, read_draft_rows, softmax
+from dspark_calib.collection.target_window import TargetWindow
 from dspark_calib.collection.vocabulary_rows import draw_tokens
 from dspark_calib.drafters.drafter import DraftBlock
 
@@ -16,22 +17,22 @@ ROW_ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 26}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """What stands after each of n = S·A anchors, flattened from [S, A].
+    """What stands after n = S·A anchors.
 
     Attributes:
-        grid: (S, A), the shape the drafter knows the blocks in.
-        anchor_tokens: The anchors themselves, int64 [n].
+        sequences: Sequence of each anchor, int64 [S, A].
+        anchors: t, int64 [S, A].
+        anchor_tokens: The tokens there, int64 [S, A].
         tokens: The γ tokens after each anchor, int64 [n, γ]; anything where there are fewer.
         left: m, response tokens after the anchor, int64 [n].
-        final: Final target states at t … t+γ-1, which predict these tokens, [n, γ, H].
         uniforms: In [0, 1), [n, γ, 2]: one to accept by, one to draw by; unused when greedy.
     """
 
-    grid: tuple[int, int]
+    sequences: Tensor
+    anchors: Tensor
     anchor_tokens: Tensor
     tokens: Tensor
     left: Tensor
-    final: Tensor
     uniforms: Tensor
 
 
@@ -76,7 +77,9 @@ class JudgedBlocks:
     acceptance_probs: Tensor
 
 
-def judge_blocks(block: DraftBlock, following: Following, target: TargetForward, temperature: float) -> JudgedBlocks:
+def judge_blocks(
+    block: DraftBlock, following: Following, window: TargetWindow | None, temperature: float
+) -> JudgedBlocks:
     """Draft γ tokens for every block and say how many the target accepts.
 
     While the prefix stands, the draft is coupled with the target's own token; after the first rejection (or
@@ -85,18 +88,18 @@ def judge_blocks(block: DraftBlock, following: Following, target: TargetForward,
     Args:
         block: Opened at anchors [S, A].
         following: What stands after these anchors.
-        target: Gives target logits of the positions still standing.
+        window: Holds target logits of positions t … t+γ-1; None when greedy.
         temperature: Sampling temperature τ; below 1e-5 greedy.
     """
     standing = torch.ones_like(following.left, dtype=torch.bool)
-    drafting, previous = standing, following.anchor_tokens
+    drafting, previous = standing, following.anchor_tokens.flatten()
     slots, confidences, drafted = [], [], []
     for k in range(following.tokens.shape[1]):
-        step = block.step(k, previous.view(following.grid))
+        step = block.step(k, previous.view_as(following.anchors))
         if step.drafted is not None:
             drafting = drafting & step.drafted.flatten()
         standing = standing & drafting & (following.left > k)
-        slot = _judge_slot(step.logits.flatten(0, 1), k, standing, following, target, temperature)
+        slot = _judge_slot(step.logits.flatten(0, 1), k, standing, following, window, temperature)
         previous, standing = slot.tokens, slot.accepted
         slots.append(slot)
         drafted.append(drafting)
@@ -115,31 +118,33 @@ def judge_blocks(block: DraftBlock, following: Following, target: TargetForward,
 
 
 def _judge_slot(
-    logits: Tensor, k: int, standing: Tensor, following: Following, target: TargetForward, temperature: float
+    logits: Tensor, k: int, standing: Tensor, following: Following, window: TargetWindow | None, temperature: float
 ) -> JudgedSlot:
     """Judge slot k of all blocks, a cacheful of rows at a time."""
     part = max(1, ROW_ELEMENTS.get(logits.device.type, ROW_ELEMENTS["cpu"]) // logits.shape[1])
+    sequences, positions = following.sequences.flatten(), following.anchors.flatten() + k
     judged = []
     for i in range(0, logits.shape[0], part):
         rows = slice(i, i + part)
-        if is_greedy(temperature):
+        if window is None:
             judged.append(_judge_greedy(logits[rows], standing[rows], following.tokens[rows, k]))
-        else:
-            states, uniforms = following.final[rows, k], following.uniforms[rows, k]
-            judged.append(
-                _judge_sampled(
-                    logits[rows], standing[rows], following.tokens[rows, k], states, uniforms, target, temperature
-                )
-            )
-    if len(judged) == 1:
-        return judged[0]
+            continue
+        # The target's logits are needed where the prefix stands, and only there.
+        index = standing[rows].nonzero()[:, 0]
+        p = softmax(window.logits(sequences[rows][index], positions[rows][index]), temperature)
+        uniforms = following.uniforms[rows, k]
+        judged.append(_judge_sampled(logits[rows], index, p, following.tokens[rows, k], uniforms, temperature))
+    return judged[0] if len(judged) == 1 else _join(judged)
+
+
+def _join(parts: Sequence[JudgedSlot]) -> JudgedSlot:
     return JudgedSlot(
-        tokens=torch.cat([j.tokens for j in judged]),
-        accepted=torch.cat([j.accepted for j in judged]),
-        logprobs=torch.cat([j.logprobs for j in judged]),
-        margins=torch.cat([j.margins for j in judged]),
-        entropies=torch.cat([j.entropies for j in judged]),
-        acceptance_probs=torch.cat([j.acceptance_probs for j in judged]),
+        tokens=torch.cat([j.tokens for j in parts]),
+        accepted=torch.cat([j.accepted for j in parts]),
+        logprobs=torch.cat([j.logprobs for j in parts]),
+        margins=torch.cat([j.margins for j in parts]),
+        entropies=torch.cat([j.entropies for j in parts]),
+        acceptance_probs=torch.cat([j.acceptance_probs for j in parts]),
     )
 
 
@@ -157,27 +162,19 @@ def _judge_greedy(logits: Tensor, standing: Tensor, target_tokens: Tensor) -> Ju
 
 
 def _judge_sampled(
-    logits: Tensor,
-    standing: Tensor,
-    target_tokens: Tensor,
-    states: Tensor,
-    uniforms: Tensor,
-    target: TargetForward,
-    temperature: float,
+    logits: Tensor, index: Tensor, p: Tensor, target_tokens: Tensor, uniforms: Tensor, temperature: float
 ) -> JudgedSlot:
+    """Couple the rows `index` [m], where the prefix stands, with p [m, V]; draw the others from q."""
     rows = read_draft_rows(logits)
     weights = rows.probabilities(temperature)
-    accepted, alpha = standing.clone(), torch.full_like(rows.margin, float("nan"))
-    index = standing.nonzero()[:, 0]  # the target's logits are needed where the prefix stands, and only there
-    if index.numel():
-        p = softmax(target.logits(states[index]), temperature)
-        everywhere = index.numel() == standing.numel()
-        q = weights if everywhere else weights[index]
-        accepted[index], alpha[index] = couple(q, p, target_tokens[index], uniforms[index, 0])
-        if not everywhere:
-            weights[index] = q
-    drawn = draw_tokens(weights, uniforms[:, 1])
-    tokens = torch.where(accepted, target_tokens, drawn)
+    accepted = torch.zeros_like(target_tokens, dtype=torch.bool)
+    alpha = torch.full_like(rows.margin, float("nan"))
+    everywhere = len(index) == len(logits)
+    q = weights if everywhere else weights[index]
+    accepted[index], alpha[index] = couple(q, p, target_tokens[index], uniforms[index, 0])
+    if not everywhere:
+        weights[index] = q
+    tokens = torch.where(accepted, target_tokens, draw_tokens(weights, uniforms[:, 1]))
     return JudgedSlot(
         tokens=tokens,
         accepted=accepted,

@@ -6,7 +6,7 @@ once per visited slot. `all` takes every anchor, a chunk of anchors at a time. N
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from dspark_calib.collection.law import is_greedy
 from dspark_calib.collection.round_columns import JudgedAnchors, assemble_rounds, empty_rounds
 from dspark_calib.collection.sequences import ResponseSequence
 from dspark_calib.collection.target_states import TargetForward
+from dspark_calib.collection.target_window import TargetWindow
 from dspark_calib.collection.uniforms import coupling_uniforms
 from dspark_calib.drafters.drafter import DraftContext, Drafter
 from dspark_calib.errors import UnsupportedModel
@@ -71,7 +72,7 @@ def score_responses(
     if not scored:
         return empty_rounds(drafter.gamma)
     batch = _open_batch(scored, target, drafter, temperature, seed, replicates, batch_tokens)
-    visits = _visit_loop(batch, batch_tokens) if anchors == "loop" else _visit_all(batch, batch_tokens)
+    visits = _visit_loop(batch) if anchors == "loop" else _visit_all(batch, batch_tokens)
     return assemble_rounds(scored, list(visits), confidence)
 
 
@@ -102,6 +103,7 @@ class _Batch:
         final: Final target states of positions 0 … T-2, [S, T-1, H].
         uniforms: [S, replicates, anchors, γ, 2], or [S, replicates, 1, γ, 2] of zeros when greedy.
         context: What the drafter read.
+        window: Target logits ahead; None when greedy, where the target's tokens say everything.
     """
 
     target: TargetForward
@@ -116,6 +118,12 @@ class _Batch:
     final: Tensor
     uniforms: Tensor
     context: DraftContext
+    window: TargetWindow | None = None
+
+    def open_window(self, width: int) -> "_Batch":
+        """Return a batch of its own over the same tensors, with a window of this many positions."""
+        window = None if is_greedy(self.temperature) else TargetWindow(self.target, self.final, self.last_tokens, width)
+        return replace(self, window=window)
 
     def drop_finished(self, unfinished: Tensor) -> bool:
         """Drop finished sequences [S] once they are a good part of the batch; return whether any is unfinished."""
@@ -125,6 +133,7 @@ class _Batch:
             self.context = self.context.take(index)
             for name in ("rows", "tokens", "prompt_lengths", "last_tokens", "final", "uniforms"):
                 setattr(self, name, getattr(self, name)[index])
+            self.window = self.window.take(index) if self.window else None
         return left > 0
 
     def blocks_at_once(self, batch_tokens: int) -> int:
@@ -132,33 +141,34 @@ class _Batch:
         most = min(batch_tokens // self.gamma, MAX_LOGITS // self.vocab_size)
         return max(1, most // len(self.rows))
 
-    def judge(self, anchors: Tensor, replicates: Tensor) -> JudgedAnchors:
-        """Judge the blocks at anchors [S, A] of the trajectories `replicates` [A]; anchors past the end are dead."""
+    def judge(self, anchors: Tensor, replicate: int) -> JudgedAnchors:
+        """Judge the blocks of one trajectory a sequence at consecutive anchors [S, A]; those past the end are dead."""
+        columns = anchors.shape[1]
         open_anchor = anchors < self.last_tokens[:, None]
         anchors = torch.minimum(anchors, self.last_tokens[:, None] - 1)
+        if self.window is not None:
+            self.window.cover(anchors[:, 0], columns - 1 + self.gamma)
         block = self.context.draft(anchors)
-        judged = judge_blocks(block, self._following(anchors, replicates), self.target, self.temperature)
-        columns = anchors.shape[1]
         return JudgedAnchors(
             rows=self.rows.repeat_interleave(columns),
-            replicates=replicates.repeat(anchors.shape[0]),
+            replicates=torch.full((anchors.numel(),), replicate, device=anchors.device),
             anchors=anchors.flatten(),
             open=open_anchor.flatten(),
-            blocks=judged,
+            blocks=judge_blocks(block, self._following(anchors, replicate), self.window, self.temperature),
         )
 
-    def _following(self, anchors: Tensor, replicates: Tensor) -> Following:
-        sequences = torch.arange(anchors.shape[0], device=anchors.device)[:, None]
-        ahead = anchors[..., None] + torch.arange(self.gamma, device=anchors.device)
-        states_at = ahead.clamp(max=self.final.shape[1] - 1)
+    def _following(self, anchors: Tensor, replicate: int) -> Following:
+        sequences = torch.arange(anchors.shape[0], device=anchors.device)[:, None].expand_as(anchors)
+        ahead = anchors[..., None] + torch.arange(1, self.gamma + 1, device=anchors.device)
+        following = self.tokens[sequences[..., None], ahead.clamp(max=self.tokens.shape[1] - 1)]
         offsets = anchors - self.prompt_lengths[:, None] if self.uniforms.shape[2] > 1 else torch.zeros_like(anchors)
         return Following(
-            grid=(anchors.shape[0], anchors.shape[1]),
-            anchor_tokens=self.tokens.gather(1, anchors).flatten(),
-            tokens=self.tokens[sequences[..., None], states_at + 1].flatten(0, 1),
+            sequences=sequences,
+            anchors=anchors,
+            anchor_tokens=self.tokens.gather(1, anchors),
+            tokens=following.flatten(0, 1),
             left=(self.last_tokens[:, None] - anchors).flatten(),
-            final=self.final[sequences[..., None], states_at].flatten(0, 1),
-            uniforms=self.uniforms[sequences, replicates, offsets].flatten(0, 1),
+            uniforms=self.uniforms[sequences, replicate, offsets].flatten(0, 1),
         )
 
 
@@ -208,28 +218,27 @@ def _pad(token_ids: Sequence[Sequence[int]]) -> np.ndarray[tuple[int, ...], np.d
     return padded
 
 
-def _visit_loop(batch: _Batch, batch_tokens: int) -> Iterator[JudgedAnchors]:
-    """Yield one wave after another: each trajectory's next block, then t → t + accepted + 1."""
-    replicates = torch.arange(batch.replicates, device=batch.tokens.device)
-    anchors = batch.prompt_lengths[:, None].repeat(1, batch.replicates)
-    while batch.drop_finished(unfinished := (anchors < batch.last_tokens[:, None]).any(dim=1)):
-        if len(batch.rows) < len(unfinished):
-            anchors = anchors[unfinished]
-        width = batch.blocks_at_once(batch_tokens)
-        for start in range(0, batch.replicates, width):
-            columns = slice(start, start + width)
-            judged = batch.judge(anchors[:, columns], replicates[columns])
+def _visit_loop(batch: _Batch) -> Iterator[JudgedAnchors]:
+    """Yield one wave after another: each sequence's next block, then t → t + accepted + 1; replicates in turn."""
+    for replicate in range(batch.replicates):
+        trajectories = batch.open_window(2 * batch.gamma)
+        anchors = batch.prompt_lengths
+        while trajectories.drop_finished(unfinished := anchors < trajectories.last_tokens):
+            if len(trajectories.rows) < len(unfinished):
+                anchors = anchors[unfinished]
+            judged = trajectories.judge(anchors[:, None], replicate)
             yield judged
-            anchors[:, columns] += judged.blocks.accepted.view(len(anchors), -1) + 1
+            anchors = anchors + judged.blocks.accepted + 1
 
 
 def _visit_all(batch: _Batch, batch_tokens: int) -> Iterator[JudgedAnchors]:
     """Yield every anchor of every trajectory, a chunk of consecutive anchors at a time."""
-    device, start = batch.tokens.device, 0
+    start = 0
     while batch.drop_finished(batch.prompt_lengths + start < batch.last_tokens):
         longest = int((batch.last_tokens - batch.prompt_lengths).max()) - start
         count = min(longest, batch.blocks_at_once(batch_tokens))
-        anchors = batch.prompt_lengths[:, None] + start + torch.arange(count, device=device)
+        chunk = batch.open_window(count - 1 + batch.gamma)
+        anchors = batch.prompt_lengths[:, None] + start + torch.arange(count, device=batch.tokens.device)
         for replicate in range(batch.replicates):
-            yield batch.judge(anchors, torch.full((count,), replicate, device=device))
+            yield chunk.judge(anchors, replicate)
         start += count
