@@ -68,8 +68,10 @@ def cautions(report: Report) -> tuple[str, ...]:
     lines = [] if worst is None else [worst]
     if report.evaluation is not None:
         lines.append(f"Calibrated numbers are {state_evaluation(report)}.")
-    if report.source.clusters != "prompts":
+    if report.source.clusters.startswith("blocks"):
         lines.append(f"The trace has no prompt ids: {report.source.clusters} stand in for prompts in every interval.")
+    elif report.source.clusters != "prompts":
+        lines.append(f"Behind every interval: {report.source.clusters}.")
     if report.groups and report.groups[0].prompts < FEW_PROMPTS:
         lines.append(f"Only {report.groups[0].prompts} prompts: intervals from fewer than 30 are too narrow.")
     if report.temperatures is not None and report.temperatures.decision == "keep_identity":

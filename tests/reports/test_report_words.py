@@ -86,7 +86,9 @@ def test_blocks_in_place_of_prompts_are_said_loudly() -> None:
     """Without prompt ids the first screen says what stands in for them."""
     report = example_report()
     blocks = replace(report, source=replace(report.source, clusters="blocks of 100 rounds"))
-    assert any("blocks of 100 rounds" in line for line in cautions(blocks))
+    assert any("no prompt ids: blocks of 100 rounds" in line for line in cautions(blocks))
+    hashed = replace(report, source=replace(report.source, clusters="prompts hashed to 50,000 clusters"))
+    assert "Behind every interval: prompts hashed to 50,000 clusters." in cautions(hashed)
 
 
 def test_a_fit_that_advises_identity_is_quoted() -> None:
