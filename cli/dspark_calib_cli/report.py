@@ -97,4 +97,4 @@ def _print(made: "Report", files: tuple[Path, ...]) -> None:
 
     RESULTS.print(f"{HEADLINES[made.verdict.outcome]}. {state_verdict(made)}", markup=False)
     for path in files:
-        RESULTS.print(f"wrote {path}", markup=False)
+        RESULTS.print(f"wrote {path}", markup=False, soft_wrap=True)
