@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from dspark_calib.collection.job import CollectionJob, ResponseSource
 from dspark_calib.collection.journal import Recipe
 from dspark_calib.collection.messages import Watcher, ignore
@@ -81,37 +83,22 @@ def collect(
         ValueError: If an option is out of range.
     """
     _check_options(temperature, max_new_tokens, anchors, replicates, batch_tokens)
-    files = find_target(target, trust_remote_code=trust_remote_code)
-    described = describe_target(files)
-    on_cpu = choose_device(device).startswith("cpu")
-    batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS)
+    described = describe_target(find_target(target, trust_remote_code=trust_remote_code))
+    batch_tokens = batch_tokens or _default_batch_tokens(device)
+    sampling = Sampling(
+        temperature=temperature, max_new_tokens=max_new_tokens, stop_token_ids=described.stop_token_ids, seed=seed
+    )
+    source = None if responses is not None else _source(sampling, server, described)
     if responses is not None:
         plan = plan_recorded(
-            responses,
-            prompts,
-            described,
-            temperature=temperature,
-            batch_tokens=batch_tokens,
-            limit=limit,
-            domain_of=domain_of,
-        )
-        source: ResponseSource | None = None
+            responses, prompts, described,
+            temperature=temperature, batch_tokens=batch_tokens, limit=limit, domain_of=domain_of,
+        )  # fmt: skip
     else:
         plan = plan_writing(
-            prompts,
-            described,
-            max_new_tokens=max_new_tokens,
-            batch_tokens=batch_tokens,
-            limit=limit,
-            notes=_notes_on(server),
-        )
-        sampling = Sampling(
-            temperature=temperature,
-            max_new_tokens=max_new_tokens,
-            stop_token_ids=described.stop_token_ids,
-            seed=seed,
-        )
-        source = _source(sampling, server, described)
+            prompts, described,
+            max_new_tokens=max_new_tokens, batch_tokens=batch_tokens, limit=limit, notes=_notes_on(server),
+        )  # fmt: skip
     job = CollectionJob(
         target=target,
         drafter=drafter,
@@ -125,20 +112,13 @@ def collect(
         replicates=replicates,
         seed=seed,
         batch_tokens=batch_tokens,
-        threads=_threads(),
+        threads=torch.get_num_threads(),
     )
     recipe = _recipe(plan, job, described, max_new_tokens if source else None, server, limit)
     return collect_trace(
-        plan,
-        job,
-        described.checkpoint,
-        recipe,
-        out,
-        workers=workers,
-        resume=resume,
-        overwrite=overwrite,
-        watcher=watcher,
-    )
+        plan, job, described.checkpoint, recipe, out,
+        workers=workers, resume=resume, overwrite=overwrite, watcher=watcher,
+    )  # fmt: skip
 
 
 def _check_options(
@@ -158,10 +138,8 @@ def _check_options(
         raise ValueError(f"batch_tokens must be at least 1, got {batch_tokens}")
 
 
-def _threads() -> int:
-    import torch
-
-    return torch.get_num_threads()
+def _default_batch_tokens(device: str) -> int:
+    return CPU_BATCH_TOKENS if choose_device(device).startswith("cpu") else GPU_BATCH_TOKENS
 
 
 def _source(sampling: Sampling, server: ServerAddress | None, target: TargetDescription) -> ResponseSource:

@@ -142,7 +142,8 @@ class DecodingBatch:
         """Record the step as a CUDA graph; recording runs nothing."""
         self._graph = torch.cuda.CUDAGraph()
         # A stream of this device: torch keeps one for all captures of a process, on whichever device came first.
-        with torch.cuda.graph(self._graph, stream=torch.cuda.Stream(self._device)):
+        stream: Any = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        with torch.cuda.graph(self._graph, stream=stream):
             self._run_step()
 
     def _draw(self, logits: Tensor) -> None:
