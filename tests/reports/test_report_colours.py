@@ -5,7 +5,17 @@ import itertools
 import numpy as np
 import pytest
 
-from dspark_calib_reports.figures.theme import CALIBRATED, GREY, ORACLE, OTHERS, PROXIES, RAW, page_themes
+from dspark_calib_reports.figures.theme import (
+    CALIBRATED,
+    GREY,
+    HEAT,
+    HEAT_INK,
+    ORACLE,
+    OTHERS,
+    PROXIES,
+    RAW,
+    page_themes,
+)
 
 # Viénot, Brettel & Mollon 1999: what a protanope and a deuteranope see, in linear RGB.
 BLINDNESS = {
@@ -59,3 +69,11 @@ def test_text_is_readable_on_both_pages() -> None:
     """Text of figures has a contrast of 7:1 or more."""
     themes = page_themes().values()
     assert min(contrast(theme["font"]["color"], theme["hoverlabel"]["bgcolor"]) for theme in themes) >= 7.0
+
+
+def test_cells_of_a_heat_map_are_readable() -> None:
+    """The number in a cell has a contrast of 4.5:1 or more over the whole scale, and more error is darker."""
+    colours = [colour for _, colour in HEAT]
+    assert min(contrast(HEAT_INK, colour) for colour in colours) >= 4.5
+    lightness = [float(lab(linear(colour))[0]) for colour in colours]
+    assert lightness == sorted(lightness, reverse=True)

@@ -27,7 +27,7 @@ SHOWN = 24
 def draw_comparison(comparison: Comparison) -> go.Figure:
     """Draw the leading differences with their intervals, all in standard errors: to the right is worse."""
     rows = comparison.rows[:SHOWN]
-    figure = blank_figure(x="standard errors, worse →", y="", height=120 + 24 * len(rows))
+    figure = blank_figure(x="standard errors", y="", height=120 + 24 * len(rows))
     for change, (color, symbol, label) in LOOKS.items():
         chosen = [(i, row) for i, row in enumerate(rows) if row.change == change]
         if chosen:

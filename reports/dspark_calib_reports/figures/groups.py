@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from dspark_calib.calibration.tables import Baseline
 from dspark_calib.summary.details import Transfer
 from dspark_calib.summary.measures import Group, Measures
-from dspark_calib_reports.figures.theme import HEAT, blank_figure
+from dspark_calib_reports.figures.theme import HEAT, HEAT_INK, blank_figure
 from dspark_calib_reports.numerals import count, decimal, fraction, interval, plot_text, shown_name
 from dspark_calib_reports.section import Table
 
@@ -90,6 +90,7 @@ def _matrix(values: Sequence[Sequence[float | None]], columns: list[str], names:
         y=list(range(len(names))),
         text=[[fraction(value) for value in row] for row in values],
         texttemplate="%{text}",
+        textfont={"color": HEAT_INK},
         colorscale=[list(stop) for stop in HEAT],
         zmin=0,
         zmax=ECE_FULL_COLOR,

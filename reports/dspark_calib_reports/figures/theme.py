@@ -16,7 +16,8 @@ from dspark_calib.summary.measures import Group
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Helvetica, Arial, sans-serif'
 GREY = "#7d858f"
-HEAT = ((0.0, "#f4f1ea"), (0.25, "#f3d3a6"), (0.5, "#e39a5b"), (0.75, "#bd5a3c"), (1.0, "#6f2330"))
+HEAT = ((0.0, "#f4f1ea"), (0.5, "#f0c592"), (1.0, "#d9804a"))
+HEAT_INK = "#1c232c"  # readable on the whole scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
