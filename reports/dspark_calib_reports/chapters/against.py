@@ -20,7 +20,7 @@ def comparison_sections(report: Report) -> tuple[Section, ...]:
             sentence=narrative.state_comparison(report.comparison),
             panels=(Panel(key="comparison", title="", figure=comparison.draw_comparison(report.comparison)),),
             tables=(comparison.tabulate_comparison(report.comparison),),
-            note="Right of zero is worse. Intervals are 95 %, clustered by prompt, not corrected for the number of rows; "
+            note="Right of zero is worse. Intervals are 95 %, clustered by prompt, uncorrected for the number of rows; "
             "bias is compared by its size. The table has the plain differences, NEW minus OLD.",
         ),
     )
