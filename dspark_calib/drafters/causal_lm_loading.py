@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from dspark_calib.drafters.causal_lm import CausalLMDrafter, check_tree_steps
 from dspark_calib.drafters.target_parts import TargetParts
 from dspark_calib.errors import CheckpointError, UnsupportedModel
@@ -31,15 +33,28 @@ def load_causal_lm(
         CheckpointError: If files are missing or damaged, or the tokenizers differ.
         UnsupportedModel: If transformers cannot run it without its own code, or it cannot draft in a tree.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
     with _readable_failures(name):
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
     check_same_tokenizer(tokenizer, target_tokenizer, name, target.name)
+    model = _load_model(folder, name, torch.float32, trust_remote_code=trust_remote_code)
+    drafter = CausalLMDrafter(model, gamma=gamma, vocab_size=target.vocab_size)
+    check_tree_steps(drafter, name)
+    if target.dtype != torch.float32:
+        # Half precision is too noisy for the check. Read again rather than cast: a cast would round RoPE's buffers too.
+        del drafter, model
+        model = _load_model(folder, name, target.dtype, trust_remote_code=trust_remote_code)
+    return CausalLMDrafter(model.to(target.device), gamma=gamma, vocab_size=target.vocab_size)
+
+
+def _load_model(folder: Path, name: str, dtype: torch.dtype, *, trust_remote_code: bool) -> Any:
+    from transformers import AutoModelForCausalLM
+
     with _readable_failures(name), _without_progress_bars():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
-            dtype=target.dtype,
+            dtype=dtype,
             attn_implementation="sdpa",
             trust_remote_code=trust_remote_code,
             output_loading_info=True,
@@ -47,9 +62,7 @@ def load_causal_lm(
     model, loading = loaded
     if missing := sorted(loading["missing_keys"]):  # transformers fills these with random numbers
         raise CheckpointError(f"{name}: {len(missing)} weights are missing, such as {missing[0]}; download it again")
-    drafter = CausalLMDrafter(model.to(target.device).eval(), gamma=gamma, vocab_size=target.vocab_size)
-    check_tree_steps(drafter, name)
-    return drafter
+    return model.eval()
 
 
 def check_same_tokenizer(draft: Any, target: Any, draft_name: str, target_name: str) -> None:

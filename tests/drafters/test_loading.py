@@ -1,6 +1,7 @@
 """From a name to a drafter: which family, which options, and what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,17 @@ def test_a_causal_lm_is_found_by_its_architecture(tmp_path: Path, target: Target
     assert identity.content_hash is not None
     again, _ = load_drafter(folder, target, target_tokenizer=word_tokenizer(WORDS))
     assert again.gamma == 5
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+def test_a_causal_lm_runs_in_the_targets_dtype(tmp_path: Path, target: TargetParts, dtype: torch.dtype) -> None:
+    """The check of the architecture is made in float32; then weights are the target's dtype and RoPE stays exact."""
+    half = replace(target, embed_tokens=target.embed_tokens.to(dtype))
+    folder = save_causal_lm(tmp_path, WORDS)
+    drafter, _ = load_drafter(str(folder), half, target_tokenizer=word_tokenizer(WORDS))
+    assert isinstance(drafter, CausalLMDrafter)
+    assert drafter._model.dtype == dtype
+    assert drafter._model.model.rotary_emb.inv_freq.dtype == torch.float32
 
 
 def test_another_tokenizer_is_refused(tmp_path: Path, target: TargetParts) -> None:
