@@ -55,6 +55,16 @@ def test_ray_actors_write_the_trace_that_one_process_writes(home: Path, tmp_path
     assert ray.trace.provenance == one.trace.provenance
 
 
+@pytest.mark.slow
+def test_a_ray_actor_that_dies_is_told(home: Path) -> None:
+    """The actor's death becomes one line that says how to go on."""
+    from dspark_calib.collection.workers.ray_actors import run_on_ray
+
+    prompts = [Prompt(dataset="d", prompt_id="p", domain=None, token_ids=(1, 2))]
+    with pytest.raises(CollectionError, match=r"a Ray actor died .*--resume"):
+        run_on_ray(job(home, "die"), cut_into_batches(prompts, 60, max_new_tokens=12), lambda _report: None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fails:
     """A source of responses that fails on one prompt."""

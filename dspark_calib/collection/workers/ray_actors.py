@@ -1,6 +1,7 @@
 """Workers as Ray actors: as many as the cluster has devices for."""
 
 import logging
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,11 +50,16 @@ def run_on_ray(job: CollectionJob, batches: Sequence[Batch], listener: Listener)
         raise MissingExtra("ray", "ray", "--workers ray") from error
     started_here = not ray.is_initialized()
     if started_here:
-        ray.init(log_to_driver=False, include_dashboard=False, logging_level=logging.ERROR)
+        # The dashboard belongs to whoever started the cluster.
+        own: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **own)
     try:
         _collect(ray, job, batches, listener)
-    except ray.exceptions.RayActorError as error:
-        raise CollectionError(f"a Ray actor died ({error}); finished parts are kept, go on with --resume") from error
+    except ray.exceptions.RayTaskError:
+        raise  # a bug keeps its traceback
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CollectionError(f"a Ray actor died ({reason}); finished parts are kept, go on with --resume") from error
     finally:
         if started_here:
             ray.shutdown()
