@@ -41,10 +41,11 @@ def ratio_interval(numerator: Floats, denominator: Floats) -> Interval | None:
     Returns:
         None with fewer than two prompts served.
     """
-    influence = _influence(numerator, denominator)
-    half = _half_width(influence[denominator > 0])
-    if half is None:
+    influence = _influence(numerator, denominator)[denominator > 0]
+    error = _standard_error(influence)
+    if error is None:
         return None
+    half = error * _quantile(len(influence))
     ratio = float(numerator.sum() / denominator.sum())
     return Interval(low=ratio - half, high=ratio + half)
 
@@ -56,10 +57,17 @@ class RatioChange:
     Attributes:
         value: (first - second)/second.
         interval: 95 % interval, paired by prompt; None with fewer than two prompts.
+        standard_error: Of the logarithm of the ratio, paired by prompt; 0 with fewer than two prompts.
     """
 
     value: float
     interval: Interval | None
+    standard_error: float = 0.0
+
+    @property
+    def within_one_standard_error(self) -> bool:
+        """Whether the first rate is at most one standard error below the second."""
+        return self.value >= -self.standard_error
 
     @property
     def clearly_positive(self) -> bool:
@@ -77,6 +85,7 @@ class RatioChange:
         return RatioChange(
             value=0.0 - self.value,  # no negative zero
             interval=None if ends is None else Interval(low=0.0 - ends.high, high=0.0 - ends.low),
+            standard_error=self.standard_error,
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -95,10 +104,13 @@ def compare_ratios(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) 
     (x1, y1), (x2, y2) = first, second
     r1, r2 = float(x1.sum() / y1.sum()), float(x2.sum() / y2.sum())
     served = (y1 > 0) | (y2 > 0)
-    half = _half_width((_influence(x1, y1) / r1 - _influence(x2, y2) / r2)[served])
-    centre = log(r1 / r2)
-    interval = None if half is None else Interval(low=exp(centre - half) - 1.0, high=exp(centre + half) - 1.0)
-    return RatioChange(value=r1 / r2 - 1.0, interval=interval)
+    error = _standard_error((_influence(x1, y1) / r1 - _influence(x2, y2) / r2)[served])
+    value, centre = r1 / r2 - 1.0, log(r1 / r2)
+    if error is None:
+        return RatioChange(value=value, interval=None)
+    half = error * _quantile(int(np.count_nonzero(served)))
+    interval = Interval(low=exp(centre - half) - 1.0, high=exp(centre + half) - 1.0)
+    return RatioChange(value=value, interval=interval, standard_error=error)
 
 
 def _influence(numerator: Floats, denominator: Floats) -> Floats:
@@ -106,11 +118,15 @@ def _influence(numerator: Floats, denominator: Floats) -> Floats:
     return np.asarray((numerator - numerator.sum() / total * denominator) / total, dtype=np.float64)
 
 
-def _half_width(influence: Floats) -> float | None:
-    from scipy.special import stdtrit
-
+def _standard_error(influence: Floats) -> float | None:
     clusters = len(influence)
     if clusters < 2:
         return None
-    variance = float(np.square(influence).sum()) * clusters / (clusters - 1)
-    return float(stdtrit(clusters - 1, (1 + LEVEL) / 2)) * sqrt(variance)
+    return sqrt(float(np.square(influence).sum()) * clusters / (clusters - 1))
+
+
+def _quantile(clusters: int) -> float:
+    """Return the two-sided t quantile at the level of the interval."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(clusters - 1, (1 + LEVEL) / 2))

@@ -37,7 +37,7 @@ class Recommendation:
         concurrency: R.
         policy: The lossless policy of highest throughput.
         temperatures: `raw` or `calibrated`.
-        gamma: The fewest drafts a block whose throughput is not measurably below the best of all block sizes.
+        gamma: The fewest drafts a block whose throughput is within one standard error, paired, of the best block size.
         throughput: Tokens per second of the whole block.
         per_user_speed: Tokens per second of one request.
         calibration_gain: (calibrated - raw)/raw under this policy; None without a calibration, or where the policy
@@ -117,7 +117,7 @@ def recommend(
     """
     blocks = {cap: run_capped(cap) for cap in caps} | {gamma: chosen}
     fastest = max(blocks.values(), key=lambda replay: replay.throughput)
-    enough = next(cap for cap, replay in blocks.items() if not _is_slower(replay, fastest))
+    enough = next(c for c, replay in blocks.items() if throughput_change(replay, fastest).within_one_standard_error)
     gain = _calibration_gain(chosen, replays) if uses_confidence else None
     return Recommendation(
         concurrency=chosen.concurrency,
@@ -137,12 +137,6 @@ def recommend(
 
 def _option(capped: ReplayResult, gamma: int, chosen: ReplayResult) -> GammaOption:
     return GammaOption(gamma=gamma, throughput=capped.throughput, change=throughput_change(capped, chosen))
-
-
-def _is_slower(replay: ReplayResult, fastest: ReplayResult) -> bool:
-    """Whether a replay is measurably slower; with a single prompt nothing is measurable, so any loss counts."""
-    change = throughput_change(replay, fastest)
-    return change.clearly_negative or (change.interval is None and change.value < 0)
 
 
 def _calibration_gain(chosen: ReplayResult, replays: Sequence[ReplayResult]) -> RatioChange | None:
@@ -168,6 +162,6 @@ def _gamma_reason(enough: int, gamma: int, *, tried: bool) -> str:
     if enough == gamma:
         return f"all {gamma} drafts earn their place"
     return (
-        f"the first {enough} of {gamma} drafts are as fast as any block size within the interval; drafting fewer costs "
+        f"the first {enough} of {gamma} drafts are within a standard error of the best size; drafting fewer costs "
         "less, but a block of another size is another drafter: collect again with it before relying on this"
     )

@@ -286,3 +286,28 @@ def test_temperatures_by_fold(every_anchor: Callable[..., Trace]) -> None:
     for number, temperatures in enumerate([[1.0, 2.0], [4.0, 0.5]]):
         whole = calibrated_confidences(rounds, temperatures)
         np.testing.assert_array_equal(mixed.survival[fold == number], whole.survival[fold == number])
+
+
+def test_recommended_block_is_the_smallest_near_the_best(overconfident: Trace) -> None:
+    """γ is the fewest drafts within one paired standard error of the fastest block size, and the choice is lossless."""
+    responses = responses_of(overconfident)
+    sources = [raw_confidences(responses.rounds), calibrated_confidences(responses.rounds, [1.6] * 5)]
+    policies: list[Policy] = [
+        FixedLength(), UnconstrainedSearch(), DeepInferVarlen(curve=JAGGED, cost=StepCost())
+    ]  # fmt: skip
+    simulation = compute_simulation(responses, sources, policies, JAGGED, [8, 128], min_user_speed=150.0)
+    for choice in simulation.recommendations:
+        rivals = [r for r in simulation.replays if r.concurrency == choice.concurrency and r.policy != "search"]
+        assert choice.throughput == max(r.throughput for r in rivals)
+        best = max(option.throughput for option in choice.gamma_options)
+        assert [option.gamma for option in choice.gamma_options] == [1, 2, 3, 4, 5]
+        smaller = [o for o in choice.gamma_options if o.gamma < choice.gamma]
+        assert all(o.throughput < best for o in smaller)
+    heavy = simulation.recommendations[1]
+    assert (heavy.policy, heavy.temperatures) == ("deepinfer", "calibrated")
+    assert heavy.calibration_gain is not None
+    assert heavy.calibration_gain.clearly_positive
+    fast_enough = [r for r in simulation.replays if r.per_user_speed >= 150 and r.policy != "search"]
+    assert simulation.best_under_sla is not None
+    assert simulation.best_under_sla.throughput == max(r.throughput for r in fast_enough)
+    assert simulation.best_under_sla.concurrency == 8
