@@ -76,7 +76,7 @@ def evaluate_totals(rows: FitRows, objective: Objective, temperatures: Floats, b
 
     def evaluated(block: PositionBlock) -> Floats:
         whole = np.zeros(len(block), dtype=np.int64)
-        return _block_sums(block, whole, 1, objective, temperatures, bins)[0]
+        return np.asarray(_block_sums(block, whole, 1, objective, temperatures, bins)[0])
 
     for part in map_in_order(evaluated, rows.blocks()):
         sums += part
