@@ -7,7 +7,8 @@ from torch import Tensor
 
 from dspark_calib.drafters.checkpoint import DrafterCheckpoint
 from dspark_calib.drafters.dspark import check_is_drafter_of
-from dspark_calib.drafters.eagle3 import Eagle3Drafter, Eagle3Layer, Gemma4Eagle3Layer, Qwen3Eagle3Layer
+from dspark_calib.drafters.eagle3 import Eagle3Drafter
+from dspark_calib.drafters.eagle3_layers import Eagle3Layer, Gemma4Eagle3Layer, Qwen3Eagle3Layer
 from dspark_calib.drafters.gemma4_weights import read_gemma4_layer, read_gemma4_rope, read_gemma4_shape, read_softcap
 from dspark_calib.drafters.qwen3_backbone import Shape
 from dspark_calib.drafters.qwen3_weights import own_or_target, read_rope, read_shape, refuse_other_options
