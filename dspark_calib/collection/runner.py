@@ -77,22 +77,16 @@ def collect_trace(
         watcher(Remark(text=f"{out} holds this collection already, finished; nothing to do"))
         return Collected(trace=finished, batches=0, resumed=len(plan.batches))
     goes_on = not overwrite and _may_go_on(out, journal, recipe, resume=resume)
-    with _readable_disk_failures(out):
-        recorder = _Recorder(plan, journal, recipe, out, watcher, goes_on=goes_on)
-        open_batches = [batch for batch in plan.batches if batch.index not in recorder.done]
-        resumed = len(recorder.done)
-        try:
-            if open_batches:
-                _run(job, open_batches, workers, recorder.hear)
-        except BaseException:
-            recorder.leave_nothing_empty()
-            raise
-        if not any(entry.rounds for entry in journal.batches.values()):
-            remove_trace(out)
-            raise CollectionError(
-                "no rounds: every response ends with its first token; check the target's chat template and stop tokens"
-            )
-        trace = TraceWriter(out).complete(_provenance(plan, job, target, journal))
+    recorder = _Recorder(plan, journal, recipe, out, watcher, goes_on=goes_on)
+    open_batches = [batch for batch in plan.batches if batch.index not in recorder.done]
+    resumed = len(recorder.done)
+    try:
+        if open_batches:
+            _run(job, open_batches, workers, recorder.hear)
+    except BaseException:
+        recorder.leave_nothing_empty()
+        raise
+    trace = _complete(out, _provenance(plan, job, target, journal), journal)
     return Collected(trace=trace, batches=len(open_batches), resumed=resumed)
 
 
@@ -124,14 +118,19 @@ class _Recorder:
 
     def hear(self, report: Report) -> None:
         """Take one report of a worker."""
-        if isinstance(report, ModelsReady):
-            self._begin()
-            self._journal.note_models(Models(gamma=report.gamma, drafter=report.drafter))
-        elif isinstance(report, BatchShare):
+        if isinstance(report, BatchShare):
             self._shares[report.index] = report.share
         else:
-            self._finish(report)
+            with _readable_disk_failures(self._out):
+                self._write_down(report)
         self._tell()
+
+    def _write_down(self, report: ModelsReady | BatchResult) -> None:
+        if isinstance(report, BatchResult):
+            self._finish(report)
+        else:
+            self._begin()
+            self._journal.note_models(Models(gamma=report.gamma, drafter=report.drafter))
 
     def _begin(self) -> None:
         if not self._begun:
@@ -212,6 +211,17 @@ def _may_go_on(out: Path, journal: Journal, recipe: Recipe, *, resume: bool) -> 
             "resume with the same options, or start anew with --overwrite"
         )
     return True
+
+
+def _complete(out: Path, provenance: Provenance, journal: Journal) -> Trace:
+    """Finish the trace, unless there is nothing in it."""
+    if not any(entry.rounds for entry in journal.batches.values()):
+        remove_trace(out)
+        raise CollectionError(
+            "no rounds: every response ends with its first token; check the target's chat template and stop tokens"
+        )
+    with _readable_disk_failures(out):
+        return TraceWriter(out).complete(provenance)
 
 
 @contextmanager

@@ -65,6 +65,20 @@ def test_a_ray_actor_that_dies_is_told(home: Path) -> None:
         run_on_ray(job(home, "die"), cut_into_batches(prompts, 60, max_new_tokens=12), lambda _report: None)
 
 
+@pytest.mark.slow
+def test_a_ray_cluster_out_of_reach_is_told(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No failure of the disk, though Python counts it among the same errors; nothing is left behind."""
+    import ray
+
+    def unreachable(**_: Any) -> None:
+        raise ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379")
+
+    monkeypatch.setattr(ray, "init", unreachable)
+    with pytest.raises(CollectionError, match=r"no Ray cluster to work on: Failed to connect .* check RAY_ADDRESS"):
+        run(home, tmp_path / "trace", "ray")
+    assert not (tmp_path / "trace").exists()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fails:
     """A source of responses that fails on one prompt."""

@@ -52,7 +52,11 @@ def run_on_ray(job: CollectionJob, batches: Sequence[Batch], listener: Listener)
     if started_here:
         # The dashboard belongs to whoever started the cluster.
         own: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, **own)
+        try:
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **own)
+        except (ConnectionError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise CollectionError(f"no Ray cluster to work on: {reason}; check RAY_ADDRESS") from error
     try:
         _collect(ray, job, batches, listener)
     except ray.exceptions.RayTaskError:
