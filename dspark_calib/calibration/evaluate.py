@@ -4,7 +4,7 @@ On the trace a calibration was fitted on, each prompt is scored with temperature
 another trace the shipped temperatures are applied to every row. The record says which.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -107,13 +107,18 @@ def evaluate(
     how, temperatures = held_out_temperatures(trace, judged, calibration)
     raw = _Views.of(judged, None, bins, progress)
     calibrated = None if calibration is None else _Views.of(judged, temperatures, bins, progress)
-    members = {"all": np.ones(len(judged.clusters), dtype=bool)}
-    if by is not None:
-        members |= {name: judged.clusters.group == g for g, name in enumerate(judged.clusters.group_names)}
-    groups = tuple(
-        _group(name, index - 1, judged, mask, raw, calibrated, draws, seed)
-        for index, (name, mask) in enumerate(members.items())
+    everything = np.ones(len(judged.clusters), dtype=bool)
+    whole = _group("all", -1, judged, everything, raw, calibrated, draws, seed)
+    names = () if by is None else judged.clusters.group_names
+    named = (
+        (replace(whole, name=names[0]),)  # the only group is everything: the same numbers under its name
+        if len(names) == 1
+        else (
+            _group(name, g, judged, judged.clusters.group == g, raw, calibrated, draws, seed)
+            for g, name in enumerate(names)
+        )
     )
+    groups = (whole, *named)
     return Evaluation(
         evaluation=how,
         groups=groups,

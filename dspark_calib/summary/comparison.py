@@ -37,8 +37,9 @@ class Measured:
 
 
 def evaluation_side(evaluation: Evaluation, confidences: Confidences) -> dict[Key, Measured]:
-    """Return the numbers of an evaluation, by group, measure and position."""
-    return {key: value for group in evaluation.groups for key, value in _group_side(group, confidences)}
+    """Return the numbers of an evaluation, by group, measure and position; a domain "all" yields to the whole."""
+    groups = reversed(evaluation.groups)
+    return {key: value for group in groups for key, value in _group_side(group, confidences)}
 
 
 def json_side(report: Mapping[str, Any], confidences: Confidences, where: str) -> dict[Key, Measured]:
@@ -50,7 +51,7 @@ def json_side(report: Mapping[str, Any], confidences: Confidences, where: str) -
     if report.get("schema") != SCHEMA:
         raise TraceFormatError(f"{where}: its schema is {report.get('schema')!r}, this version compares {SCHEMA!r}")
     try:
-        return {key: value for group in report["groups"] for key, value in _json_group(group, confidences)}
+        return {key: value for group in reversed(report["groups"]) for key, value in _json_group(group, confidences)}
     except (KeyError, TypeError, IndexError) as error:
         raise TraceFormatError(f"{where}: not a complete report ({error!r}); write it again") from error
 

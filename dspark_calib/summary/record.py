@@ -136,7 +136,7 @@ class Report:
         verdict: May it ship.
         temperatures: The calibration, or None.
         findings: Worst first.
-        groups: "all" first, then by name.
+        groups: "all" first, then each domain or data set.
         slices: Along confidence of position 1, prompt length and depth.
         proxies: Free proxies that the trace carries.
         curves: Objective against temperature; empty without a calibration of this tool.
