@@ -148,3 +148,19 @@ def test_a_silent_or_absent_server_is_given_up_on() -> None:
         respond(url, timeout=0.1, attempts=2)
     with pytest.raises(ResponseError, match="prompt d/0"):
         respond(url, attempts=2)
+
+
+def test_one_failure_does_not_wait_for_the_others() -> None:
+    """A refusal ends the batch at once, however long the other responses would take."""
+
+    def refuse_the_first(request: dict[str, Any], _: int) -> Answer:
+        if request["prompt"][0] == 1:
+            return 400, "no such model"
+        time.sleep(3)
+        return completion(token_ids=[3])
+
+    with serving(refuse_the_first) as (url, _asked):
+        start = time.monotonic()
+        with pytest.raises(ResponseError, match="no such model"):
+            respond(url, prompts=5)
+        assert time.monotonic() - start < 2.5

@@ -86,8 +86,12 @@ class ServedResponses:
                 tick(answered / len(prompts))
             return response
 
-        with httpx.Client(timeout=self.server.timeout) as client, ThreadPoolExecutor(self.server.in_flight) as pool:
-            return list(pool.map(ask, prompts))
+        pool = ThreadPoolExecutor(self.server.in_flight)
+        try:
+            with httpx.Client(timeout=self.server.timeout) as client:
+                return list(pool.map(ask, prompts))
+        finally:  # nobody waits for the other requests once one has failed, or after Ctrl-C
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, httpx: Any, client: Any, prompt: Prompt) -> ResponseSequence:
         """Send one request, again after a pause where the failure may pass."""
