@@ -44,6 +44,7 @@ def draft_law(pair: TinyPair, anchor_token: int, drafts: list[int]) -> np.ndarra
     return steps[-1].softmax(-1).numpy()
 
 
+@pytest.fixture(scope="module")
 def exact_law(pair: TinyPair) -> Law:
     """Enumerate what an engine does: prefill, draft from q, accept with min(1, p/q), stop at an accepted stop."""
     law: Law = Counter()
@@ -79,7 +80,7 @@ def check(counts: Counter[Cell], law: Law) -> None:
     assert chisquare(observed, expected).pvalue > 0.001
 
 
-def test_parallel_scoring_has_the_exact_law(pair: TinyPair) -> None:
+def test_parallel_scoring_has_the_exact_law(pair: TinyPair, exact_law: Law) -> None:
     """(anchor token, drafts, accepted, observed) of 6,000 first rounds, from responses transformers sampled."""
     responses = sample_responses(pair, PROMPT, 6000, LIMIT, seed=1, stop=STOP)
     sequences = [
@@ -95,10 +96,10 @@ def test_parallel_scoring_has_the_exact_law(pair: TinyPair) -> None:
     drafts = first.draft_tokens
     assert drafts is not None
     cells = zip(anchors, drafts.tolist(), first.accepted.tolist(), first.observed.tolist(), strict=True)
-    check(Counter((anchor, *x, tau, seen) for anchor, x, tau, seen in cells), exact_law(pair))
+    check(Counter((anchor, *x, tau, seen) for anchor, x, tau, seen in cells), exact_law)
 
 
-def test_decoding_loop_has_the_exact_law(pair: TinyPair) -> None:
+def test_decoding_loop_has_the_exact_law(pair: TinyPair, exact_law: Law) -> None:
     """The same of 1,000 first rounds decoded one block at a time."""
     rng = np.random.default_rng(3)
     counts: Counter[Cell] = Counter()
@@ -108,4 +109,4 @@ def test_decoding_loop_has_the_exact_law(pair: TinyPair) -> None:
         )
         for first in decoded.rounds[:1]:
             counts[(decoded.token_ids[5], *first.draft_tokens, first.accepted, first.observed)] += 1
-    check(counts, exact_law(pair))
+    check(counts, exact_law)
