@@ -66,8 +66,10 @@ docs-build: $(INSTALLED)
 docs: docs-build
 	@echo "open site/index.html, or: $(BIN)/mkdocs serve"
 
+# After `make demo`: the pictures of the README and of the statistics pages.
 screenshots: $(INSTALLED)
 	$(BIN)/python docs/make_screenshots.py
+	$(BIN)/python docs/make_figures.py
 
 test-slow: $(INSTALLED) | $(TARGET)
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m slow

@@ -10,7 +10,6 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
-REPORT = ROOT / "examples" / "demo" / "report" / "report.html"
 PICTURES = Path(__file__).parent / "images"
 WIDTH, HEIGHT = 1120, 780
 
@@ -25,15 +24,15 @@ def take(page: Page, name: str, part: Locator | None = None) -> None:
     print(f"{path.relative_to(ROOT)}: {path.stat().st_size // 1024} KB")
 
 
-def main() -> None:
+def main(report: Path) -> None:
     """Open the report in an installed Chromium and photograph it."""
     browser_path = shutil.which("chromium") or shutil.which("google-chrome")
-    if not REPORT.is_file() or browser_path is None:
-        sys.exit(f"needs Chromium and {REPORT.relative_to(ROOT)}: run `make demo` first")
+    if not report.is_file() or browser_path is None:
+        sys.exit(f"needs Chromium and {report}: run `make demo` first")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
-        page.goto(REPORT.as_uri())
+        page.goto(report.resolve().as_uri())
         page.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
         take(page, "report-first-screen")
         take(page, "report-reliability", page.locator("section.figure-family", has=page.locator("#plot-reliability-1")))
@@ -41,4 +40,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    demo = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "examples" / "demo"
+    main(demo / "report" / "report.html")
