@@ -5,6 +5,7 @@ A page's `console` and `python` blocks are run in order in a folder of its own. 
 (see `INGREDIENTS`). Hub names such as Qwen/Qwen3-4B are folders there that hold the demo pair.
 """
 
+import os
 import re
 import shlex
 import shutil
@@ -221,3 +222,14 @@ def test_configuration_examples_are_accepted(tmp_path: Path) -> None:
     for text in [*shown, (DEMO / "dspark-calib.toml").read_text()]:
         (tmp_path / "dspark-calib.toml").write_text(text)
         load_defaults(tmp_path / "dspark-calib.toml", tables)
+
+
+def test_the_built_pages_load_nothing_from_elsewhere(tmp_path: Path) -> None:
+    """The strict build succeeds, and no script, style sheet or picture of a page lies on another host."""
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    tool = [Path(sys.executable).parent / "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"]
+    subprocess.run(tool, cwd=ROOT, env=env, check=True)
+    for page in (tmp_path / "site").rglob("*.html"):
+        assert not re.findall(r'(?:src|srcset)="https?:|<link[^>]+href="https?:', page.read_text(encoding="utf-8")), (
+            page
+        )
