@@ -15,5 +15,6 @@ class Visit:
         page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))
+        page.set_default_timeout(120_000)  # two cores may be shared by everything else a test run does
         page.goto(path.as_uri())
-        page.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
+        page.wait_for_selector("html[data-drawn]", state="attached", timeout=180_000)
