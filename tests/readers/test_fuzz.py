@@ -2,6 +2,8 @@
 
 import io
 import json
+import random
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,8 +147,6 @@ def damaged(draw: st.DrawFn, seed: bytes) -> bytes:
 @st.composite
 def damaged_pickles(draw: st.DrawFn) -> bytes:
     """A shard whose pickle, inside an intact zip, was tampered with."""
-    import zipfile
-
     source = zipfile.ZipFile(io.BytesIO(SEEDS["sglang-shards"]))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as target:
@@ -202,10 +202,35 @@ def test_no_input_crashes_a_reader(name: str, folder: Path, data: st.DataObject)
     never_crashes(name, folder, data.draw(inputs(name)))
 
 
+def mutant(rng: random.Random, seed: bytes) -> bytes:
+    """Damage a valid file as `damaged` does, a hundred times faster than a property test draws."""
+    data = seed
+    for _ in range(rng.randint(1, 4)):
+        start = rng.randint(0, len(data))
+        end = min(len(data), start + rng.randint(0, 12))
+        other = rng.randint(0, len(data))
+        piece = rng.choice(
+            (rng.choice(TOKENS), rng.randbytes(rng.randint(0, 6)), data[other : other + rng.randint(0, 40)])
+        )
+        data = data[:start] + piece + data[end:]
+    return data[: rng.randint(0, len(data))] if rng.random() < 0.1 else data
+
+
+def mutant_shard(rng: random.Random, seed: bytes) -> bytes:
+    """Damage the pickle inside an intact zip."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(seed)) as source, zipfile.ZipFile(buffer, "w") as target:
+        for name in source.namelist():
+            content = source.read(name)
+            target.writestr(name, mutant(rng, content) if name.endswith(".pkl") else content)
+    return buffer.getvalue()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=17_000, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_no_input_crashes_a_reader_in_a_hundred_thousand(name: str, folder: Path, data: st.DataObject) -> None:
-    """Six readers times 17,000 inputs: no traceback, no hang."""
-    never_crashes(name, folder, data.draw(inputs(name)))
+def test_no_input_crashes_a_reader_in_a_hundred_thousand(name: str, folder: Path) -> None:
+    """Six readers times 17,000 damaged files: no traceback, no hang."""
+    rng = random.Random(f"fuzz {name}")
+    for _ in range(17_000):
+        inner = name == "sglang-shards" and rng.random() < 0.5
+        never_crashes(name, folder, (mutant_shard if inner else mutant)(rng, SEEDS[name]))
