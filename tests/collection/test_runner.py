@@ -9,18 +9,24 @@ import sys
 import time
 from dataclasses import fields, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from disk_pair import VOCAB, save_drafter, save_target, tokenizer, write_prompts
+from disk_pair import STOP, VOCAB, save_drafter, save_target, tokenizer, write_prompts
+from loopback_server import completion, serving
 
 from dspark_calib.collection import worker
+from dspark_calib.collection.chat_template import Prompt
 from dspark_calib.collection.collect import collect
 from dspark_calib.collection.messages import Progress, Remark
 from dspark_calib.collection.prompts import PromptFile
+from dspark_calib.collection.responses.generation import Sampling, generate_responses
+from dspark_calib.collection.responses.server import ServerAddress
 from dspark_calib.collection.runner import Collected
+from dspark_calib.collection.target import find_target, load_target
 from dspark_calib.errors import CheckpointError, CollectionError, OutputExists, PromptFileError
 from dspark_calib.trace.rounds import Rounds
 from dspark_calib.trace.store import TraceWriter, open_trace
@@ -275,6 +281,31 @@ def test_responses_from_a_file_are_judged(home: Path, tmp_path: Path, temperatur
     foreign = write_responses(tmp_path / "foreign.jsonl", home, temperature, shuffle=True)
     flagged = run(home, tmp_path / "c", responses=foreign, temperature=temperature)
     assert flagged.trace.provenance.findings["responses_not_from_target"] > PROMPTS // 2
+
+
+def test_responses_of_a_server_are_judged(home: Path, tmp_path: Path) -> None:
+    """A server that runs the target passes unflagged and the trace names it; one that babbles becomes a finding."""
+    model = load_target(find_target(str(home / "target")), "cpu")
+
+    def answer(request: dict[str, Any], number: int) -> Any:
+        prompt = Prompt(dataset="d", prompt_id=str(number), domain=None, token_ids=tuple(request["prompt"]))
+        how = Sampling(temperature=1.0, max_new_tokens=request["max_tokens"], stop_token_ids=(STOP,), seed=4)
+        with lock:
+            (written,) = generate_responses(model, [prompt], how)
+        tokens = list(written.token_ids[written.prompt_length :])
+        return completion(token_ids=tokens, reason="stop" if written.ending == "eos" else "length")
+
+    lock = Lock()
+    with serving(answer) as (url, _asked):
+        judged = run(home, tmp_path / "a", server=ServerAddress(url=url, model="tiny"))
+    assert judged.trace.provenance.findings == {}
+    assert judged.trace.provenance.notes == (
+        f"responses written by tiny at {url}; of a server only the law is promised",
+    )
+    assert set(judged.trace.read().prompt_id.decode()) <= {f"p{i}" for i in range(PROMPTS)}
+    with serving(lambda request, _: completion(token_ids=[(7 * i) % 200 for i in range(12)])) as (url, _asked):
+        flagged = run(home, tmp_path / "b", server=ServerAddress(url=url, model="tiny"))
+    assert flagged.trace.provenance.findings["responses_not_from_target"] > 0
 
 
 def test_a_prompt_without_room_is_named_before_anything_runs(home: Path, tmp_path: Path) -> None:
