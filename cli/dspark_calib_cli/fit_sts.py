@@ -75,6 +75,9 @@ def fit_sts(
         GroupName | None, typer.Option("--by", help="Also fit each group alone and judge it on the others.")
     ] = None,
     seed: Seed = 0,
+    workers: Annotated[
+        int, typer.Option("--workers", metavar="N", min=1, help="Threads; no number depends on them.")
+    ] = 2,
     accept: Annotated[
         str, typer.Option("--accept", metavar="FINDING[,…]|all", help="Findings on the trace to accept by name.")
     ] = "",
@@ -106,6 +109,7 @@ def fit_sts(
             holdout=holdout,
             by=None if by is None else by.value,
             seed=seed,
+            threads=workers,
             accept=tuple(name for name in accept.split(",") if name),
             progress=lambda step, rows: progress.update(task, description=step, completed=rows),
         )

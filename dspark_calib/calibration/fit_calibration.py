@@ -78,6 +78,7 @@ def fit_calibration(
     by: Grouping | None = None,
     seed: int = 0,
     accept: Collection[str] = (),
+    threads: int = 2,
     progress: Progress | None = None,
 ) -> Calibration:
     """Fit temperatures on all prompts of a trace and judge the procedure on prompts it has not seen.
@@ -93,13 +94,14 @@ def fit_calibration(
         by: Also fit each group alone, with the transfer matrix.
         seed: Of folds and replicates.
         accept: Names of findings to accept, or `all`.
+        threads: Threads of every pass; no number depends on them.
         progress: Called with the name of the step and the rows done.
 
     Raises:
         FindingsNotAccepted: If a check on the trace found something that stops a fit.
         InsufficientData: If the trace holds no rounds.
     """
-    judged = JudgedTrace(trace, by)
+    judged = JudgedTrace(trace, by, threads)
     findings = check_trace(trace, judged)
     require_accepted(findings, accept)
     procedure = Procedure(objective=objective, grid=grid, select=select, joint=joint, bins=bins, seed=seed)

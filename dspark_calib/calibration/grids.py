@@ -24,10 +24,10 @@ def fine_grid(best: float) -> Floats:
     return np.arange(first, last + 1) / _FINE_PER_UNIT
 
 
-def preference(temperatures: Floats) -> npt.NDArray[np.intp]:
-    """Return the order in which equal candidates are preferred: nearest 1 in log T, then the larger."""
+def preference(temperatures: Floats, target: float = 1.0) -> npt.NDArray[np.intp]:
+    """Return the order in which equal candidates are preferred: nearest the target in log T, then the larger."""
     # Rounding keeps 2^(i/32) and 2^(-i/32) equally far from 1.
-    distance = np.round(np.abs(np.log(temperatures)), 12)
+    distance = np.round(np.abs(np.log(temperatures / target)), 12)
     return np.lexsort((-temperatures, distance))
 
 

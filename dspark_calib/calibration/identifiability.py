@@ -12,7 +12,8 @@ Floats = npt.NDArray[np.float64]
 
 FEW_POSITIVES = 50
 _SLOPE_QUANTILE = 1.6448536269514722  # one-sided 95 %
-_SCORE_QUANTILE = 1.959963984540054  # two-sided 95 %
+_SCORE_QUANTILE = 3.0  # two-sided 99.7 %: seven positions are asked, and a false yes harms held-out prompts
+NEWTON_STEPS = 6
 _LOGIT_LIMIT = 30.0  # a logit beyond says no more about the slope
 
 
@@ -27,12 +28,14 @@ class PositionFacts:
             NaN where there are fewer than two clusters or one class.
         score_z: Clustered z statistic of Σ(c_k - y) z_k, the slope of the log loss in log T at T = 1 among the same
             rounds: positive where the head is overconfident. NaN with fewer than two clusters.
+        likely_temperature: The T_k of greatest likelihood of the judged labels, within the default grid.
     """
 
     n: int
     positives: int
     slope_z: float
     score_z: float
+    likely_temperature: float
 
     @property
     def needs_temperature(self) -> bool:
@@ -65,7 +68,26 @@ def survey_positions(rows: FitRows) -> tuple[PositionFacts, ...]:
             for column, values in enumerate((np.ones_like(z), z, y, z * y, (sigmoid(z) - y) * z)):
                 part = np.bincount(local, weights=values, minlength=len(block.present))
                 sums.moments[k, block.present, column] += part
-    return tuple(_facts(sums.moments[k], sums.labels[k]) for k in range(rows.gamma))
+    likely = _likely_temperatures(rows)
+    return tuple(_facts(sums.moments[k], sums.labels[k], float(likely[k])) for k in range(rows.gamma))
+
+
+def _likely_temperatures(rows: FitRows) -> Floats:
+    """Maximise the likelihood Σ y log σ(βz) + (1-y) log σ(-βz) in β = 1/T by Newton's method; it is concave in β."""
+    beta = np.ones(rows.gamma)
+    for _ in range(NEWTON_STEPS):
+        gradient, curvature = np.zeros(rows.gamma), np.zeros(rows.gamma)
+        for block in rows.whole_blocks():
+            for k in range(rows.gamma):
+                judged = (block.observed > k) & (block.accepted >= k)
+                z = np.clip(block.logits[judged, k].astype(np.float64), -_LOGIT_LIMIT, _LOGIT_LIMIT)
+                c = sigmoid(beta[k] * z)
+                gradient[k] += ((c - (block.accepted[judged] > k)) * z).sum()
+                curvature[k] += (c * (1 - c) * z * z).sum()
+        step = np.divide(gradient, curvature, out=np.zeros(rows.gamma), where=curvature > 0)
+        # Halving and doubling at most keeps Newton from leaping past the optimum where the curve is flat.
+        beta = np.clip(beta - step, beta / 2, beta * 2).clip(0.125, 8.0)
+    return np.asarray(1.0 / beta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +96,13 @@ class _Moments:
     labels: npt.NDArray[np.int64]  # [γ, 2]
 
 
-def _facts(moments: Floats, labels: npt.NDArray[np.int64]) -> PositionFacts:
+def _facts(moments: Floats, labels: npt.NDArray[np.int64], likely: float) -> PositionFacts:
     return PositionFacts(
         n=int(labels.sum()),
         positives=int(labels[1]),
         slope_z=_slope_z(moments),
         score_z=_clustered_z(moments[:, 4], moments[:, 0]),
+        likely_temperature=likely,
     )
 
 

@@ -65,7 +65,7 @@ def evaluate_by_cluster(rows: FitRows, objective: Objective, temperatures: Float
     def evaluated(block: PositionBlock) -> tuple[PositionBlock, Floats]:
         return block, _block_sums(block, block.local, len(block.present), objective, temperatures, bins)
 
-    for block, part in map_in_order(evaluated, rows.blocks()):
+    for block, part in map_in_order(evaluated, rows.blocks(), rows.threads):
         sums[block.present] += part
     return ClusterObjective(temperatures=temperatures, sums=sums, rows=rows.cluster_sizes)
 
@@ -78,7 +78,7 @@ def evaluate_totals(rows: FitRows, objective: Objective, temperatures: Floats, b
         whole = np.zeros(len(block), dtype=np.int64)
         return np.asarray(_block_sums(block, whole, 1, objective, temperatures, bins)[0])
 
-    for part in map_in_order(evaluated, rows.blocks()):
+    for part in map_in_order(evaluated, rows.blocks(), rows.threads):
         sums += part
     return np.asarray(np.abs(sums).sum(axis=1) / rows.count)
 

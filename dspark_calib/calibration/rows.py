@@ -76,6 +76,7 @@ class FitRows:
         view: The view.
         hashes: Of the clusters that take part, uint64 [c].
         clusters: Their number.
+        threads: Threads of every pass.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class FitRows:
         all_rows: bool = False,
     ) -> None:
         self.gamma, self.view, self._all_rows = judged.gamma, view, all_rows
-        self._judged, self._row_limit = judged, row_limit
+        self._judged, self._row_limit, self.threads = judged, row_limit, judged.threads
         taking_part = np.ones(len(judged.clusters), dtype=bool) if members is None else members
         self._number = np.where(taking_part, np.cumsum(taking_part) - 1, -1)
         self.hashes: Hashes = judged.clusters.hashes[taking_part]

@@ -21,7 +21,7 @@ Curve = tuple[tuple[float, float], ...]
 
 EXHAUSTIVE_ROWS = 1_500_000  # below, a sketch costs more than it saves
 SMALL_CLUSTERS = 200  # up to here the sums of every temperature fit easily, and all of them serve the interval
-INTERVAL_TEMPERATURES = 33
+INTERVAL_TEMPERATURES = 17
 _AT_ONCE = 6  # temperatures evaluated in one pass before looking again at what can still win
 
 
@@ -41,7 +41,13 @@ class Searched:
 
 
 def search(
-    rows: FitRows, objective: Objective, select: Selection, bins: int, *, exhaustive: bool | None = None
+    rows: FitRows,
+    objective: Objective,
+    select: Selection,
+    bins: int,
+    *,
+    target: float = 1.0,
+    exhaustive: bool | None = None,
 ) -> Searched:
     """Search the position at hand.
 
@@ -50,13 +56,14 @@ def search(
         objective: What to minimise; only ECE has a sketch.
         select: Rule of the selection, which decides how far from the minimum candidates matter.
         bins: Of the ECE.
+        target: The temperature that `parsimonious` stays nearest to.
         exhaustive: Whether to evaluate every temperature; None decides by the number of rows.
     """
     if exhaustive is None:
         exhaustive = rows.count < EXHAUSTIVE_ROWS
     look = _every_temperature if exhaustive or objective != "ece" else _those_that_can_win
-    known, curve = look(rows, objective, select, bins)
-    candidates = _candidates(known, _slack_bound(rows, select), rows.clusters)
+    known, curve = look(rows, objective, select, bins, target)
+    candidates = _candidates(known, _slack_bound(rows, select), rows.clusters, target)
     return Searched(best=known.best, candidates=evaluate_by_cluster(rows, objective, candidates, bins), curve=curve)
 
 
@@ -83,13 +90,17 @@ class _Known:
         return _Known(np.concatenate([self.temperatures, new]), np.concatenate([self.values, values]))
 
 
-def _every_temperature(rows: FitRows, objective: Objective, _: Selection, bins: int) -> tuple[_Known, Curve]:
+def _every_temperature(
+    rows: FitRows, objective: Objective, _select: Selection, bins: int, _target: float
+) -> tuple[_Known, Curve]:
     coarse = _Known(np.empty(0), np.empty(0)).with_more(rows, objective, default_grid(), bins)
     curve = tuple(zip(coarse.temperatures.tolist(), coarse.values.tolist(), strict=True))
     return coarse.with_more(rows, objective, fine_grid(coarse.best), bins), curve
 
 
-def _those_that_can_win(rows: FitRows, objective: Objective, select: Selection, bins: int) -> tuple[_Known, Curve]:
+def _those_that_can_win(
+    rows: FitRows, objective: Objective, select: Selection, bins: int, target: float
+) -> tuple[_Known, Curve]:
     """Evaluate the temperatures whose bounds let them be the minimum or lie within the slack of it."""
     sketch, grid, slack = build_sketch(rows), default_grid(), _slack_bound(rows, select)
     quick = sketch.coarser().bounds(grid, bins)
@@ -102,7 +113,7 @@ def _those_that_can_win(rows: FitRows, objective: Objective, select: Selection, 
     known = _minimum(rows, objective, fine, fine_bounds, known, bins)
     if select == "parsimonious":
         reach = [t[b.low <= known.least + slack] for t, b in ((coarse, coarse_bounds), (fine, fine_bounds))]
-        known = known.with_more(rows, objective, _nearer_one(np.concatenate(reach), known.best), bins)
+        known = known.with_more(rows, objective, _preferred(np.concatenate(reach), known.best, target), bins)
     return known, curve
 
 
@@ -130,17 +141,17 @@ def _slack_bound(rows: FitRows, select: Selection) -> float:
     return float(2 * np.sqrt((sizes**2).sum()) / sizes.sum())
 
 
-def _nearer_one(temperatures: Floats, best: float) -> Floats:
-    """Return the temperatures preferred to the best."""
+def _preferred(temperatures: Floats, best: float, target: float) -> Floats:
+    """Return the temperatures nearer the target than the best, and the best."""
     ranked = np.unique(np.append(temperatures, best))
-    ranked = ranked[preference(ranked)]
+    ranked = ranked[preference(ranked, target)]
     return ranked[: int(np.flatnonzero(ranked == best)[0]) + 1]
 
 
-def _candidates(known: _Known, slack: float, clusters: int) -> Floats:
+def _candidates(known: _Known, slack: float, clusters: int, target: float) -> Floats:
     """Return what selection must see, what the interval needs on the other side, and T = 1."""
     wanted = np.array([known.best])
-    wanted = np.append(wanted, _nearer_one(known.temperatures[known.values <= known.least + slack], known.best))
+    wanted = np.append(wanted, _preferred(known.temperatures[known.values <= known.least + slack], known.best, target))
     room = len(known.temperatures) if clusters <= SMALL_CLUSTERS else INTERVAL_TEMPERATURES
     wanted = np.append(wanted, known.temperatures[np.argsort(known.values, kind="stable")[:room]])
     return np.unique(np.append(wanted, 1.0))

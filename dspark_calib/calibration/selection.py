@@ -1,8 +1,9 @@
 """Which of several good temperatures to take.
 
-The objective is flat and noisy near its minimum: the bare minimum (`paper`) chases noise, and on near
-calibrated heads makes held-out ECE worse. `parsimonious` takes the temperature nearest 1 that is within one
-standard error, of the paired difference and clustered by prompt, of the best.
+The objective is flat and noisy near its minimum: the bare minimum (`paper`) chases noise, and on nearly
+calibrated heads makes held-out ECE worse. `parsimonious` keeps T = 1 unless the data speak against it
+(`identifiability`), and then takes, of the temperatures within one standard error of the best (of the paired
+difference, clustered by prompt), the one nearest the temperature of greatest likelihood, which is far less noisy.
 """
 
 from dataclasses import dataclass
@@ -27,40 +28,41 @@ class Choice:
 
     Attributes:
         temperature: The temperature taken.
-        interval: 95 % interval of the temperature taken by this rule, or None with fewer than two clusters.
+        interval: 95 % interval of the minimum, widened to hold the temperature taken; None with one cluster.
     """
 
     temperature: float
     interval: tuple[float, float] | None
 
 
-def choose(candidates: ClusterObjective, hashes: Hashes, select: Selection, seed: int) -> Choice:
-    """Apply the selection rule to all candidates and to each replicate of them.
+def choose(candidates: ClusterObjective, hashes: Hashes, select: Selection, seed: int, target: float = 1.0) -> Choice:
+    """Apply the selection rule to all candidates.
 
     Args:
         candidates: Objective at the candidates, by cluster.
         hashes: Of the clusters.
         select: `parsimonious` or `paper`.
         seed: Of the replicates.
+        target: The temperature that `parsimonious` stays nearest to.
     """
     temperatures, objective = candidates.temperatures, candidates.objective
-    order = preference(temperatures)
+    best = best_index(temperatures, objective)
     if len(hashes) < 2:
-        return Choice(temperature=float(temperatures[best_index(temperatures, objective)]), interval=None)
+        return Choice(temperature=float(temperatures[best]), interval=None)
     replicates = candidates.replicates(hashes, SELECTION_DRAWS, seed)
     replicates = replicates[np.isfinite(replicates).all(axis=1)]
-    slack = np.zeros(len(temperatures))
+    chosen = float(temperatures[best])
     if select == "parsimonious":
-        slack = np.std(replicates - replicates[:, [best_index(temperatures, objective)]], axis=0)
-    chosen = float(temperatures[order[_first_within(objective[order], slack[order])]])
-    drawn = temperatures[order[_first_within(replicates[:, order], slack[order])]]
+        slack, order = np.std(replicates - replicates[:, [best]], axis=0), preference(temperatures, target)
+        chosen = float(temperatures[order[_first_within(objective[order], slack[order])]])
+    nearest = preference(temperatures)
+    drawn = temperatures[nearest[np.argmin(replicates[:, nearest], axis=1)]]
     return Choice(temperature=chosen, interval=_interval(drawn, chosen))
 
 
-def _first_within(objective: Floats, slack: Floats) -> npt.NDArray[np.intp]:
+def _first_within(objective: Floats, slack: Floats) -> int:
     """Return the first index, in order of preference, whose objective exceeds the minimum by no more than its slack."""
-    within = objective - objective.min(axis=-1, keepdims=True) <= slack
-    return np.asarray(np.argmax(within, axis=-1))
+    return int(np.argmax(objective - objective.min() <= slack))
 
 
 def _interval(drawn: Floats, chosen: float) -> tuple[float, float]:

@@ -96,7 +96,7 @@ class Sketch:
 
     def bounds(self, temperatures: Floats, bins: int) -> Bounds:
         """Bound the ECE at each temperature."""
-        pairs = list(map_in_order(lambda t: self._bound(t, bins), temperatures.tolist()))
+        pairs = [self._bound(t, bins) for t in temperatures.tolist()]
         return Bounds(estimate=np.array([e for e, _ in pairs]), error=np.array([b for _, b in pairs]))
 
     def _bound(self, temperature: float, bins: int) -> tuple[float, float]:
@@ -183,7 +183,7 @@ def build_sketch(rows: FitRows) -> Sketch:
         inner = (column > 0) & (column < columns - 1)
         return block, np.where(inner, z * block.prior, 0.0), column * width + level + 1
 
-    for block, first_moment, cell in map_in_order(placed, rows.blocks()):
+    for block, first_moment, cell in map_in_order(placed, rows.blocks(), rows.threads):
         np.add.at(survival, cell, block.prior)
         np.add.at(moment, cell, first_moment)
         hit = block.label > 0

@@ -56,8 +56,9 @@ def fit_position(
     flags = facts.flags
     if flags or (select == "parsimonious" and not facts.needs_temperature):
         return _kept(rows, facts, objective, bins)
-    found = search(rows, objective, select, bins)
-    choice = choose(found.candidates, rows.hashes, select, seed)
+    target = facts.likely_temperature
+    found = search(rows, objective, select, bins, target=target)
+    choice = choose(found.candidates, rows.hashes, select, seed, target)
     values = dict(zip(found.candidates.temperatures.tolist(), found.candidates.objective.tolist(), strict=True))
     return PositionFit(
         position=rows.position + 1,

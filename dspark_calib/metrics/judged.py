@@ -87,19 +87,21 @@ class JudgedTrace:
     Args:
         trace: Any trace.
         by: Column whose values form the groups, or None for one group.
+        threads: Threads of every pass over the rows; sums are added in row order and do not depend on it.
 
     Attributes:
         clusters: The cluster table.
         acceptance: Counts that need no confidence.
         rounds: Rows.
         gamma: γ.
+        threads: Threads of every pass.
 
     Raises:
         InsufficientData: If the trace holds no rounds.
     """
 
-    def __init__(self, trace: Trace, by: Grouping | None = None) -> None:
-        self._trace, self._by = trace, by
+    def __init__(self, trace: Trace, by: Grouping | None = None, threads: int = 2) -> None:
+        self._trace, self._by, self.threads = trace, by, threads
         self.gamma, self.rounds = trace.gamma, trace.num_rounds
         if self.rounds == 0:
             raise InsufficientData(f"{trace.name} holds no rounds; collect more prompts")

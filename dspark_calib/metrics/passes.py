@@ -18,10 +18,8 @@ A = TypeVar("A")
 B = TypeVar("B")
 Progress = Callable[[str, int], None]
 
-THREADS = 2
 
-
-def map_in_order(function: Callable[[A], B], items: Iterable[A], threads: int = THREADS) -> Iterator[B]:
+def map_in_order(function: Callable[[A], B], items: Iterable[A], threads: int = 2) -> Iterator[B]:
     """Yield function(item) in the order of the items, a few computed ahead on threads (numpy frees the lock)."""
     if threads < 2:
         yield from map(function, items)
@@ -58,12 +56,12 @@ def sum_view(
     def scored(batch: JudgedBatch) -> ScoredRows:
         return score_rows(batch, view, temperatures)
 
-    for rows in _told(map_in_order(scored, judged.batches()), judged, f"measure {view}", progress):
+    for rows in _told(map_in_order(scored, judged.batches(), judged.threads), judged, f"measure {view}", progress):
         sums.add(rows, table.group)
     ranks = PlacementTables(sums, table.group)
     shape = (len(table), judged.gamma, 2)
     placements = Placements(own=np.zeros(shape), overall=np.zeros(shape))
-    for rows in _told(map_in_order(scored, judged.batches()), judged, f"rank {view}", progress):
+    for rows in _told(map_in_order(scored, judged.batches(), judged.threads), judged, f"rank {view}", progress):
         ranks.add(placements, rows)
     return sums, placements
 

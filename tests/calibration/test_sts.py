@@ -198,15 +198,13 @@ def test_sketch_bounds_hold(extreme: Any, small_sketch: None) -> None:
         rows.fix(1.3)
 
 
-def test_threads_do_not_change_a_number(monkeypatch: Any) -> None:
+def test_threads_do_not_change_a_number() -> None:
     """Blocks are added in row order however many threads there are."""
-    from dspark_calib.metrics import passes
-
-    rounds = synthetic(prompts=100, each=400)
-    several = fit_sts(rows_of(rounds), select="paper")
-    monkeypatch.setattr(passes, "THREADS", 1)
-    monkeypatch.setattr(passes.map_in_order, "__defaults__", (1,))
-    assert fit_sts(rows_of(rounds), select="paper") == several
+    trace = trace_of(synthetic(prompts=60, each=600, temperatures=(1.5,)))
+    fits = [
+        fit_sts(FitRows(JudgedTrace(trace, threads=threads), "cumulative"), select="paper") for threads in (1, 2, 5)
+    ]
+    assert fits[0] == fits[1] == fits[2]
 
 
 @pytest.mark.slow
