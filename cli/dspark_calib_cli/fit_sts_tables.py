@@ -20,6 +20,8 @@ def print_calibration(calibration: "Calibration") -> None:
     """Print the temperatures with their measures before and after, what else would reach, and the decision."""
     if calibration.fit is not None and calibration.held_out is not None:
         RESULTS.print(_positions(calibration.fit.positions, calibration.held_out))
+        for remark in _remarks(calibration.fit.positions):
+            RESULTS.print(remark, markup=False)
     if calibration.baselines:
         RESULTS.print(_baselines(calibration))
     if calibration.transfer is not None:
@@ -34,21 +36,24 @@ def _positions(fits: "tuple[PositionFit, ...]", held_out: "HeldOut") -> Table:
     table = Table(title=f"ECE before and after, {_HOW[held_out.evaluation]}", box=SIMPLE_HEAD, pad_edge=False)
     for name in ("k", "rounds", "T", "95 % of T", "before", "after", "95 % of after", "floor"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("remarks", overflow="fold")
     for k, fit in enumerate(fits):
-        remarks = [*fit.flags, *(["at floor"] if held_out.at_floor[k] else [])]
         table.add_row(
             str(fit.position),
             str(fit.n),
             f"{fit.temperature:.3f}",
             "-" if fit.interval is None else f"{fit.interval[0]:.2f}-{fit.interval[1]:.2f}",
             _number(held_out.ece_before[k].value),
-            _number(held_out.ece_after[k].value),
+            _number(held_out.ece_after[k].value) + ("*" if held_out.at_floor[k] else " "),
             _range(held_out.ece_after[k]),
             _number(held_out.ece_floor[k]),
-            ", ".join(flag.replace("_", " ") for flag in remarks),
         )
+    if any(held_out.at_floor):
+        table.caption = "* at the noise floor: not to be told from perfect calibration"
     return table
+
+
+def _remarks(fits: "tuple[PositionFit, ...]") -> list[str]:
+    return [f"position {f.position}: {', '.join(f.flags).replace('_', ' ')}" for f in fits if f.flags]
 
 
 def _baselines(calibration: "Calibration") -> Table:
