@@ -24,9 +24,10 @@ def main(demo: Path) -> None:
         written = write_figures(report, Path(scratch))
         if written.no_images:
             sys.exit(written.no_images)
-        for name in KEPT:
-            shutil.copy(Path(scratch) / f"{name}.svg", PICTURES)
-            print(f"{name}.svg: {(PICTURES / f'{name}.svg').stat().st_size // 1024} KB")
+        for drawn in (Path(scratch) / f"{name}.svg" for name in KEPT):
+            if drawn.is_file():
+                shutil.copy(drawn, PICTURES)
+            print(f"{drawn.name}: {'drawn' if drawn.is_file() else 'not in this report; the old one stays'}")
 
 
 if __name__ == "__main__":
