@@ -1,5 +1,6 @@
 """SGLang's shards become rounds; nothing in a file is ever executed."""
 
+import contextlib
 import io
 import os
 import pickle
@@ -103,6 +104,26 @@ def test_a_truncated_shard_is_one_clear_error(tmp_path: Path, kept: int) -> None
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(TraceFormatError, match=r"a\.0\.pt"):
         read_sglang_shards([path])
+
+
+def test_a_zip_whose_directory_is_damaged(tmp_path: Path) -> None:
+    """A zip that claims to span several disks made Python's own check raise; found by fuzzing."""
+    content = bytearray(save(tmp_path / "a.0.pt", shard(np.ones((2, 3)), np.ones((2, 3)))).read_bytes())
+    end = content.rfind(b"PK\x05\x06")
+    locator = b"PK\x06\x07" + (0).to_bytes(4, "little") + (0).to_bytes(8, "little") + (7).to_bytes(4, "little")
+    path = tmp_path / "b.0.pt"
+    path.write_bytes(bytes(content[:end]) + locator + bytes(content[end:]))
+    with pytest.raises(zipfile.BadZipFile, match="multiple disks"):
+        zipfile.is_zipfile(path)
+    with contextlib.suppress(TraceFormatError):
+        read_sglang_shards([path])
+
+
+def test_a_tensor_without_numbers_is_named(tmp_path: Path) -> None:
+    """A tensor on the meta device has a shape and no content."""
+    content = {"logits": torch.ones(2, 3, device="meta"), "prefix_mask": torch.ones(2, 3)}
+    with pytest.raises(TraceFormatError, match=r"a\.0\.pt"):
+        read_sglang_shards([save(tmp_path / "a.0.pt", content)])
 
 
 def test_a_zip_that_is_no_shard(tmp_path: Path) -> None:

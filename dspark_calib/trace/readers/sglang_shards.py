@@ -8,7 +8,6 @@ greedy. The recorder refuses to run under a calibration, so the logits are raw. 
 import pickle
 import re
 import warnings
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from dspark_calib.trace.rounds import Rounds
 
 _SHARD_NAME = re.compile(r"(?P<stem>.*?)\.?(?P<index>\d+)\.pt")
 _PAIRING = "draft_seq_ring"
+_ZIP_MAGIC = b"PK\x03\x04"  # torch.save writes a zip; older, bare pickles are not read
 _GREEDY = (
     "SGLang's recorder labels a draft by the target's argmax, also where the server samples: judged by these "
     "labels, a head trained on 1 - TV looks underconfident or overconfident by the difference of the two laws."
@@ -92,7 +92,7 @@ def _shard_order(path: Path) -> tuple[str, str, int]:
 def _load(path: Path) -> _Shard:
     content = _load_tensors(path)
     pairing = content.get("pairing", _PAIRING)
-    if pairing != _PAIRING:
+    if not isinstance(pairing, str) or pairing != _PAIRING:
         raise TraceFormatError(f"{path}, pairing = {shown(pairing)}: confidences and labels may belong to other blocks")
     logits = _matrix(content, "logits", path)
     if not len(logits):
@@ -113,7 +113,9 @@ def _load_tensors(path: Path) -> dict[str, Any]:
         import torch
     except ImportError as error:
         raise MissingExtra("torch", "collect", "reading SGLang's .pt shards") from error
-    if not zipfile.is_zipfile(path):
+    with path.open("rb") as file:
+        magic = file.read(len(_ZIP_MAGIC))
+    if magic != _ZIP_MAGIC:
         raise TraceFormatError(f"{path}: not a file of torch.save, or truncated; SGLang may still be writing it")
     try:
         with warnings.catch_warnings():
@@ -140,7 +142,10 @@ def _matrix(
         raise TraceFormatError(f"{path}, {key}: expected numbers in the shape [rows, γ], found {tuple(tensor.shape)}")
     if shape is not None and tuple(tensor.shape) != shape:
         raise TraceFormatError(f"{path}, {key}: shape {tuple(tensor.shape)}, but logits have {shape}")
-    matrix: npt.NDArray[np.float64] = tensor.detach().to(torch.float64).numpy()
+    try:
+        matrix: npt.NDArray[np.float64] = tensor.detach().to(torch.float64).numpy()
+    except (RuntimeError, TypeError, ValueError) as error:  # quantised, on no device, over freed storage
+        raise TraceFormatError(f"{path}, {key}: a tensor of type {tensor.dtype} that holds no plain numbers") from error
     return matrix
 
 
