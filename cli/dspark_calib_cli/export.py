@@ -75,6 +75,8 @@ def _hash_of(drafter: str) -> str:
 
     try:
         from dspark_calib.drafters.checkpoint import find_checkpoint, hash_files, weight_files
+        from dspark_calib.drafters.loading import parse_source
     except ImportError as error:
         raise MissingExtra("torch", "collect", "comparing a calibration with --drafter") from error
-    return hash_files(weight_files(find_checkpoint(drafter)))
+    name, _ = parse_source(drafter)
+    return hash_files(weight_files(find_checkpoint(name)))

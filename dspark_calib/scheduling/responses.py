@@ -73,7 +73,7 @@ def responses_of(trace: Trace) -> Responses:
         row = int(np.argmax(cut))
         raise TraceFormatError(
             f"{trace.name}, row {row}, verified = {rounds.verified[row]}: replay needs the outcome of all "
-            f"{rounds.gamma} drafts; collect with full verification"
+            f"{rounds.gamma} drafts; collect with full verification, and from a drafter that always fills its block"
         )
     every_anchor = trace.provenance.anchor_policy == "all"
     if every_anchor:
