@@ -90,7 +90,8 @@ def lay_pair(folder: Path) -> None:
 def lay_demo(folder: Path) -> None:
     """The demo's own folder with two prompts a domain."""
     lay_pair(folder)
-    shutil.copy(DEMO / "dspark-calib.toml", folder)
+    configuration = (DEMO / "dspark-calib.toml").read_text()
+    (folder / "dspark-calib.toml").write_text(configuration.replace("max-new-tokens = 96", "max-new-tokens = 24"))
     (folder / "prompts").mkdir()
     for prompts in folder.glob("*.jsonl"):
         prompts.rename(folder / "prompts" / prompts.name)
