@@ -50,7 +50,10 @@ def progress_bar(*, quiet: bool = False, unit: str = "rounds") -> Iterator["Prog
         TextColumn("{task.fields[speed]}" + f" {unit}/s"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=_MESSAGES, disable=quiet or not _MESSAGES.is_terminal) as progress:
+    hidden = quiet or not _MESSAGES.is_terminal
+    # Up to 14, rich ends a bar that it was told not to show with an empty line; a quiet console swallows it.
+    console = Console(stderr=True, quiet=True) if hidden else _MESSAGES
+    with Progress(*columns, console=console, disable=hidden) as progress:
         yield progress
 
 
