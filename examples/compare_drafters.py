@@ -39,7 +39,7 @@ def strip_heads(dspark: Path, dflash: Path) -> Path:
 
 def collect_each(folder: Path, *, prompts: int, max_new_tokens: int) -> dict[str, Trace]:
     """One trace a drafter, over the same prompts and the same responses of the target."""
-    dflash = strip_heads(DEMO / "drafter", folder / "dflash")
+    dflash = strip_heads(DEMO / "drafter", folder / "dflash-checkpoint")
     drafters = {
         "dspark": (str(DEMO / "drafter"), "head"),
         "dflash": (str(dflash), "draft-prob"),
