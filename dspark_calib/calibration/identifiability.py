@@ -5,15 +5,19 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.rows import FitRows
+from dspark_calib.calibration.rows import FitRows, RowBlock
+from dspark_calib.metrics.passes import map_in_order
+from dspark_calib.metrics.view_sums import View
 from dspark_calib.survival import sigmoid
 
 Floats = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
 
 FEW_POSITIVES = 50
 _SLOPE_QUANTILE = 1.6448536269514722  # one-sided 95 %
 _SCORE_QUANTILE = 3.0  # two-sided 99.7 %: seven positions are asked, and a false yes harms held-out prompts
 NEWTON_STEPS = 6
+LIKELIHOOD_ROWS = 1_000_000
 _LOGIT_LIMIT = 30.0  # a logit beyond says no more about the slope
 
 
@@ -55,39 +59,64 @@ class PositionFacts:
 
 
 def survey_positions(rows: FitRows) -> tuple[PositionFacts, ...]:
-    """Count every position in one pass."""
+    """Count every position in one pass, and find the likeliest temperatures."""
     sums = _Moments(np.zeros((rows.gamma, rows.clusters, 5)), np.zeros((rows.gamma, 2), dtype=np.int64))
-    for block in rows.whole_blocks():
-        for k in range(rows.gamma):
-            judged = (block.observed > k) & (block.accepted >= k)
-            seen = judged if rows.view == "conditional" else block.observed > k
-            accepted = block.accepted > k
-            sums.labels[k] += [int((seen & ~accepted).sum()), int((seen & accepted).sum())]
-            z = np.clip(block.logits[judged, k].astype(np.float64), -_LOGIT_LIMIT, _LOGIT_LIMIT)
-            y, local = accepted[judged].astype(np.float64), block.local[judged]
-            for column, values in enumerate((np.ones_like(z), z, y, z * y, (sigmoid(z) - y) * z)):
-                part = np.bincount(local, weights=values, minlength=len(block.present))
-                sums.moments[k, block.present, column] += part
+
+    def surveyed(block: RowBlock) -> tuple[RowBlock, _Moments]:
+        return block, _block_moments(block, rows.view)
+
+    for block, part in map_in_order(surveyed, rows.whole_blocks(), rows.threads):
+        sums.moments[:, block.present] += part.moments
+        sums.labels[:] += part.labels
     likely = _likely_temperatures(rows)
     return tuple(_facts(sums.moments[k], sums.labels[k], float(likely[k])) for k in range(rows.gamma))
 
 
+def _block_moments(block: RowBlock, view: View) -> "_Moments":
+    gamma, clusters = block.logits.shape[1], len(block.present)
+    moments, labels = np.zeros((gamma, clusters, 5)), np.zeros((gamma, 2), dtype=np.int64)
+    for k in range(gamma):
+        judged = (block.observed > k) & (block.accepted >= k)
+        seen = judged if view == "conditional" else block.observed > k
+        accepted = block.accepted > k
+        labels[k] = (seen & ~accepted).sum(), (seen & accepted).sum()
+        z, y, local = _clipped(block.logits[judged, k]), accepted[judged].astype(np.float64), block.local[judged]
+        for column, values in enumerate((np.ones_like(z), z, y, z * y, (sigmoid(z) - y) * z)):
+            moments[k, :, column] = np.bincount(local, weights=values, minlength=clusters)
+    return _Moments(moments, labels)
+
+
 def _likely_temperatures(rows: FitRows) -> Floats:
-    """Maximise the likelihood Σ y log σ(βz) + (1-y) log σ(-βz) in β = 1/T by Newton's method; it is concave in β."""
+    """Maximise the likelihood Σ y log σ(βz) + (1-y) log σ(-βz) in β = 1/T by Newton's method; it is concave in β.
+
+    Of many rows every s-th one is looked at, about 10⁶ in all: each prompt keeps its share.
+    """
+    judged = _judged_logits(rows)
     beta = np.ones(rows.gamma)
     for _ in range(NEWTON_STEPS):
-        gradient, curvature = np.zeros(rows.gamma), np.zeros(rows.gamma)
-        for block in rows.whole_blocks():
-            for k in range(rows.gamma):
-                judged = (block.observed > k) & (block.accepted >= k)
-                z = np.clip(block.logits[judged, k].astype(np.float64), -_LOGIT_LIMIT, _LOGIT_LIMIT)
-                c = sigmoid(beta[k] * z)
-                gradient[k] += ((c - (block.accepted[judged] > k)) * z).sum()
-                curvature[k] += (c * (1 - c) * z * z).sum()
-        step = np.divide(gradient, curvature, out=np.zeros(rows.gamma), where=curvature > 0)
-        # Halving and doubling at most keeps Newton from leaping past the optimum where the curve is flat.
-        beta = np.clip(beta - step, beta / 2, beta * 2).clip(0.125, 8.0)
+        for k, (z, y) in enumerate(judged):
+            c = sigmoid(beta[k] * z)
+            gradient, curvature = float(((c - y) * z).sum()), float((c * (1 - c) * z * z).sum())
+            step = gradient / curvature if curvature > 0 else 0.0
+            # Halving and doubling at most keeps Newton from leaping past the optimum where the curve is flat.
+            beta[k] = min(max(beta[k] - step, beta[k] / 2, 0.125), beta[k] * 2, 8.0)
     return np.asarray(1.0 / beta)
+
+
+def _judged_logits(rows: FitRows) -> list[tuple[Floats, Booleans]]:
+    """Return z_k and whether draft k was accepted, of the rows looked at whose draft k was judged, by position."""
+    stride = -(-int(rows.total) // LIKELIHOOD_ROWS) or 1
+    blocks = [(b.logits[::stride], b.accepted[::stride], b.observed[::stride]) for b in rows.whole_blocks()]
+    logits, accepted, observed = (np.concatenate(column) for column in zip(*blocks, strict=True))
+    found = []
+    for k in range(rows.gamma):
+        judged = (observed > k) & (accepted >= k)
+        found.append((_clipped(logits[judged, k]), accepted[judged] > k))
+    return found
+
+
+def _clipped(logits: npt.NDArray[np.float32]) -> Floats:
+    return np.clip(logits.astype(np.float64), -_LOGIT_LIMIT, _LOGIT_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)

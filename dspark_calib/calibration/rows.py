@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from dspark_calib.calibration.sample import Sample, first_of_each
 from dspark_calib.metrics.judged import JudgedBatch, JudgedTrace
+from dspark_calib.metrics.passes import map_in_order
 from dspark_calib.metrics.view_sums import View
 from dspark_calib.survival import sigmoid
 
@@ -77,6 +78,7 @@ class FitRows:
         hashes: Of the clusters that take part, uint64 [c].
         clusters: Their number.
         threads: Threads of every pass.
+        total: Rows, with a label or not.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class FitRows:
         keep = judged.cached or row_limit is not None
         self._blocks: list[RowBlock] | None = list(self._read()) if keep else None
         self._prior: list[Floats] | None = None
+        self.total = 0
         self._sizes, self._positives = self._count()
         self.restart()
 
@@ -133,8 +136,12 @@ class FitRows:
         """Fix the temperature of the position at hand and go to the next."""
         if self._prior is not None and self._blocks is not None and self.view == "cumulative":
             k = self.position
-            for index, block in enumerate(self._blocks):
-                self._prior[index] *= sigmoid(block.logits[:, k].astype(np.float64) / temperature)
+
+            def confidence(block: RowBlock) -> Floats:
+                return sigmoid(block.logits[:, k].astype(np.float64) / temperature)
+
+            for prior, c in zip(self._prior, map_in_order(confidence, self._blocks, self.threads), strict=True):
+                prior *= c  # noqa: PLW2901 - in place
         self._fixed.append(temperature)
 
     def sample(self) -> Sample:
@@ -172,6 +179,7 @@ class FitRows:
         """Count the rows of each position and cluster, shape [γ, c], and those with label 1, shape [γ]."""
         sizes, positives = np.zeros((self.gamma, self.clusters)), np.zeros(self.gamma, dtype=np.int64)
         for block in self.whole_blocks():
+            self.total += len(block.accepted)
             for k in range(self.gamma):
                 labelled = self._labelled(block, k)
                 part = np.bincount(block.local[labelled], minlength=len(block.present))

@@ -14,6 +14,7 @@ from dspark_calib.calibration.fit_record import Objective, Selection
 from dspark_calib.calibration.grids import best_index, default_grid, fine_grid, preference
 from dspark_calib.calibration.objective import ClusterObjective, evaluate_by_cluster, evaluate_totals
 from dspark_calib.calibration.rows import FitRows
+from dspark_calib.calibration.selection import is_within_one_error
 from dspark_calib.calibration.sketch import Bounds, build_sketch
 
 Floats = npt.NDArray[np.float64]
@@ -21,8 +22,8 @@ Curve = tuple[tuple[float, float], ...]
 
 EXHAUSTIVE_ROWS = 1_500_000  # below, a sketch costs more than it saves
 SMALL_CLUSTERS = 200  # up to here the sums of every temperature fit easily, and all of them serve the interval
-INTERVAL_TEMPERATURES = 17
-_AT_ONCE = 6  # temperatures evaluated in one pass before looking again at what can still win
+_NEAR, _FAR = (1, 2, 3, 5, 8, 12), (4, 8)  # fine steps and grid steps from the best that serve the interval otherwise
+_AT_ONCE = 4  # temperatures evaluated in one pass before looking again at what can still win
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,7 @@ def search(
     bins: int,
     *,
     target: float = 1.0,
+    seed: int = 0,
     exhaustive: bool | None = None,
 ) -> Searched:
     """Search the position at hand.
@@ -57,76 +59,109 @@ def search(
         select: Rule of the selection, which decides how far from the minimum candidates matter.
         bins: Of the ECE.
         target: The temperature that `parsimonious` stays nearest to.
+        seed: Of the replicates that tell how far from the minimum is one standard error.
         exhaustive: Whether to evaluate every temperature; None decides by the number of rows.
     """
     if exhaustive is None:
         exhaustive = rows.count < EXHAUSTIVE_ROWS
-    look = _every_temperature if exhaustive or objective != "ece" else _those_that_can_win
-    known, curve = look(rows, objective, select, bins, target)
-    candidates = _candidates(known, _slack_bound(rows, select), rows.clusters, target)
-    return Searched(best=known.best, candidates=evaluate_by_cluster(rows, objective, candidates, bins), curve=curve)
+    sketched = objective == "ece" and not exhaustive
+    known = _Known(rows, objective, bins, keep=sketched or rows.clusters <= SMALL_CLUSTERS)
+    reach, fine, curve = (_those_that_can_win if sketched else _every_temperature)(known, _slack_bound(rows, select))
+    wanted = [np.array([1.0, known.best]), _for_the_interval(known, fine)]
+    if select == "parsimonious":
+        wanted.append(_down_to_the_first_good(known, _preferred(reach, known.best, target), seed))
+    candidates = known.by_cluster(np.unique(np.concatenate(wanted)))
+    return Searched(best=known.best, candidates=candidates, curve=curve)
 
 
-@dataclass(frozen=True, slots=True)
 class _Known:
-    """Objective values known exactly, by temperature."""
+    """What is known exactly of the position at hand: objectives by temperature, and sums by cluster where kept.
 
-    temperatures: Floats
-    values: Floats
+    Args:
+        rows: The rows.
+        objective: What to minimise.
+        bins: Of the ECE.
+        keep: Whether to keep the sums of each cluster from the first evaluation on, or to make them when asked.
+    """
+
+    def __init__(self, rows: FitRows, objective: Objective, bins: int, *, keep: bool) -> None:
+        self.rows, self.objective, self.bins, self._keep = rows, objective, bins, keep
+        self._values: dict[float, float] = {}
+        self._sums: dict[float, Floats] = {}
+
+    def __contains__(self, temperature: float) -> bool:
+        return temperature in self._values
+
+    @property
+    def temperatures(self) -> Floats:
+        """All temperatures evaluated, increasing."""
+        return np.array(sorted(self._values))
+
+    @property
+    def values(self) -> Floats:
+        """Their objectives."""
+        return np.array([self._values[t] for t in sorted(self._values)])
 
     @property
     def best(self) -> float:
+        """The temperature of the least objective, ties by preference."""
         return float(self.temperatures[best_index(self.temperatures, self.values)])
 
     @property
     def least(self) -> float:
-        return float(self.values.min(initial=np.inf))
+        """The least objective."""
+        return min(self._values.values(), default=float("inf"))
 
-    def with_more(self, rows: FitRows, objective: Objective, temperatures: Floats, bins: int) -> "_Known":
-        new = np.setdiff1d(temperatures, self.temperatures)
-        if len(new) == 0:
-            return self
-        values = evaluate_totals(rows, objective, new, bins)
-        return _Known(np.concatenate([self.temperatures, new]), np.concatenate([self.values, values]))
+    def add(self, temperatures: Floats) -> None:
+        """Evaluate those that are not known yet."""
+        new = np.array([t for t in temperatures.tolist() if t not in self._values])
+        if len(new) and self._keep:
+            self.by_cluster(new)
+        elif len(new):
+            totals = evaluate_totals(self.rows, self.objective, new, self.bins)
+            self._values.update(zip(new.tolist(), totals.tolist(), strict=True))
+
+    def by_cluster(self, temperatures: Floats) -> ClusterObjective:
+        """Return the sums of each cluster, evaluating where they are missing."""
+        new = np.array([t for t in temperatures.tolist() if t not in self._sums])
+        if len(new):
+            found = evaluate_by_cluster(self.rows, self.objective, new, self.bins)
+            for index, (temperature, value) in enumerate(zip(new.tolist(), found.objective.tolist(), strict=True)):
+                self._values.setdefault(temperature, value)
+                self._sums[temperature] = found.sums[:, index]
+        sums = np.stack([self._sums[t] for t in temperatures.tolist()], axis=1)
+        return ClusterObjective(temperatures=temperatures, sums=sums, rows=self.rows.cluster_sizes)
 
 
-def _every_temperature(
-    rows: FitRows, objective: Objective, _select: Selection, bins: int, _target: float
-) -> tuple[_Known, Curve]:
-    coarse = _Known(np.empty(0), np.empty(0)).with_more(rows, objective, default_grid(), bins)
-    curve = tuple(zip(coarse.temperatures.tolist(), coarse.values.tolist(), strict=True))
-    return coarse.with_more(rows, objective, fine_grid(coarse.best), bins), curve
-
-
-def _those_that_can_win(
-    rows: FitRows, objective: Objective, select: Selection, bins: int, target: float
-) -> tuple[_Known, Curve]:
-    """Evaluate the temperatures whose bounds let them be the minimum or lie within the slack of it."""
-    sketch, grid, slack = build_sketch(rows), default_grid(), _slack_bound(rows, select)
-    quick = sketch.coarser().bounds(grid, bins)
-    curve = tuple(zip(grid.tolist(), quick.estimate.tolist(), strict=True))
-    coarse = grid[quick.low <= quick.high.min() + slack]
-    coarse_bounds = sketch.bounds(coarse, bins)
-    known = _minimum(rows, objective, coarse, coarse_bounds, _Known(np.empty(0), np.empty(0)), bins)
+def _every_temperature(known: _Known, slack: float) -> tuple[Floats, Floats, Curve]:
+    """Evaluate every temperature; return those within the slack of the minimum, the fine grid and the curve."""
+    known.add(default_grid())
+    curve = tuple(zip(known.temperatures.tolist(), known.values.tolist(), strict=True))
     fine = fine_grid(known.best)
-    fine_bounds = sketch.bounds(fine, bins)
-    known = _minimum(rows, objective, fine, fine_bounds, known, bins)
-    if select == "parsimonious":
-        reach = [t[b.low <= known.least + slack] for t, b in ((coarse, coarse_bounds), (fine, fine_bounds))]
-        known = known.with_more(rows, objective, _preferred(np.concatenate(reach), known.best, target), bins)
-    return known, curve
+    known.add(fine)
+    return known.temperatures[known.values <= known.least + slack], fine, curve
 
 
-def _minimum(
-    rows: FitRows, objective: Objective, temperatures: Floats, bounds: Bounds, known: _Known, bins: int
-) -> _Known:
+def _those_that_can_win(known: _Known, slack: float) -> tuple[Floats, Floats, Curve]:
+    """Evaluate the temperatures that can be the minimum; return those that can lie within the slack of it too."""
+    sketch, grid = build_sketch(known.rows), default_grid()
+    quick = sketch.coarser().bounds(grid, known.bins)
+    curve = tuple(zip(grid.tolist(), quick.estimate.tolist(), strict=True))
+    known.add(grid[np.argsort(quick.estimate, kind="stable")[:_AT_ONCE]])
+    coarse = grid[quick.low <= known.least]
+    _find_minimum(known, coarse, sketch.bounds(coarse, known.bins))
+    fine = fine_grid(known.best)
+    fine_bounds = sketch.bounds(fine, known.bins)
+    _find_minimum(known, fine, fine_bounds)
+    reach = [t[b.low <= known.least + slack] for t, b in ((grid, quick), (fine, fine_bounds))]
+    return np.concatenate(reach), fine, curve
+
+
+def _find_minimum(known: _Known, temperatures: Floats, bounds: Bounds) -> None:
     """Evaluate temperatures, the likeliest first, until no other can be the minimum."""
     order = np.argsort(bounds.estimate, kind="stable")
-    while True:
-        left = [i for i in order if bounds.low[i] <= known.least and temperatures[i] not in known.temperatures]
-        if not left:
-            return known
-        known = known.with_more(rows, objective, temperatures[left[:_AT_ONCE]], bins)
+    while left := [i for i in order if bounds.low[i] <= known.least and temperatures[i] not in known]:
+        known.add(temperatures[left[:_AT_ONCE]])
 
 
 def _slack_bound(rows: FitRows, select: Selection) -> float:
@@ -142,16 +177,30 @@ def _slack_bound(rows: FitRows, select: Selection) -> float:
 
 
 def _preferred(temperatures: Floats, best: float, target: float) -> Floats:
-    """Return the temperatures nearer the target than the best, and the best."""
+    """Return the temperatures nearer the target than the best, nearest first, and the best."""
     ranked = np.unique(np.append(temperatures, best))
     ranked = ranked[preference(ranked, target)]
     return ranked[: int(np.flatnonzero(ranked == best)[0]) + 1]
 
 
-def _candidates(known: _Known, slack: float, clusters: int, target: float) -> Floats:
-    """Return what selection must see, what the interval needs on the other side, and T = 1."""
-    wanted = np.array([known.best])
-    wanted = np.append(wanted, _preferred(known.temperatures[known.values <= known.least + slack], known.best, target))
-    room = len(known.temperatures) if clusters <= SMALL_CLUSTERS else INTERVAL_TEMPERATURES
-    wanted = np.append(wanted, known.temperatures[np.argsort(known.values, kind="stable")[:room]])
-    return np.unique(np.append(wanted, 1.0))
+def _down_to_the_first_good(known: _Known, ranked: Floats, seed: int) -> Floats:
+    """Return the temperatures down to the first one within one standard error of the best: no later one is taken."""
+    for end in range(_AT_ONCE, len(ranked), _AT_ONCE):
+        some = np.append(ranked[end - _AT_ONCE : end], known.best)
+        if is_within_one_error(known.by_cluster(some), known.rows.hashes, seed)[:-1].any():
+            return ranked[:end]
+    return ranked
+
+
+def _for_the_interval(known: _Known, fine: Floats) -> Floats:
+    """Return the temperatures whose minimum under bootstrap weights gives the interval: dense near the best."""
+    if known.rows.clusters <= SMALL_CLUSTERS:
+        return known.temperatures
+    return np.concatenate([_round(fine, known.best, _NEAR), _round(default_grid(), known.best, _FAR)])
+
+
+def _round(temperatures: Floats, best: float, steps: tuple[int, ...]) -> Floats:
+    """Return the temperatures that many steps below and above the best."""
+    nearest = int(np.argmin(np.abs(temperatures - best)))
+    index = nearest + np.array([-s for s in steps] + list(steps))
+    return np.asarray(temperatures[index[(index >= 0) & (index < len(temperatures))]])

@@ -17,6 +17,7 @@ from dspark_calib.calibration.objective import ClusterObjective
 from dspark_calib.metrics.bootstrap import Hashes
 
 Floats = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
 
 SELECTION_DRAWS = 200
 MIN_SPREAD = 1e-9  # objective differences below are rounding
@@ -49,20 +50,33 @@ def choose(candidates: ClusterObjective, hashes: Hashes, select: Selection, seed
     best = best_index(temperatures, objective)
     if len(hashes) < 2:
         return Choice(temperature=float(temperatures[best]), interval=None)
-    replicates = candidates.replicates(hashes, SELECTION_DRAWS, seed)
-    replicates = replicates[np.isfinite(replicates).all(axis=1)]
+    replicates = _replicates(candidates, hashes, seed)
     chosen = float(temperatures[best])
     if select == "parsimonious":
-        slack, order = np.std(replicates - replicates[:, [best]], axis=0), preference(temperatures, target)
-        chosen = float(temperatures[order[_first_within(objective[order], slack[order])]])
+        order = preference(temperatures, target)
+        chosen = float(temperatures[order[np.argmax(_good(objective, replicates, best)[order])]])
     nearest = preference(temperatures)
     drawn = temperatures[nearest[np.argmin(replicates[:, nearest], axis=1)]]
     return Choice(temperature=chosen, interval=_interval(drawn, chosen))
 
 
-def _first_within(objective: Floats, slack: Floats) -> int:
-    """Return the first index, in order of preference, whose objective exceeds the minimum by no more than its slack."""
-    return int(np.argmax(objective - objective.min() <= slack))
+def is_within_one_error(candidates: ClusterObjective, hashes: Hashes, seed: int) -> Booleans:
+    """Return which candidates lie within one standard error of the best among them, as `choose` sees it, shape [m]."""
+    objective = candidates.objective
+    best = best_index(candidates.temperatures, objective)
+    if len(hashes) < 2:
+        return np.asarray(np.arange(len(objective)) == best)
+    return _good(objective, _replicates(candidates, hashes, seed), best)
+
+
+def _replicates(candidates: ClusterObjective, hashes: Hashes, seed: int) -> Floats:
+    replicates = candidates.replicates(hashes, SELECTION_DRAWS, seed)
+    return np.asarray(replicates[np.isfinite(replicates).all(axis=1)])
+
+
+def _good(objective: Floats, replicates: Floats, best: int) -> Booleans:
+    slack = np.std(replicates - replicates[:, [best]], axis=0)
+    return np.asarray(objective - objective.min() <= slack)
 
 
 def _interval(drawn: Floats, chosen: float) -> tuple[float, float]:

@@ -4,11 +4,12 @@ Cells are a grid over (z_k, a_{k-1}). At temperature T a row's prediction is p =
 equal z the ECE bin changes at known values of a: the sums of each bin follow from running sums along a. Only rows
 in cells that an edge crosses may lie on either side of it. The bound on the error of the ECE is
 
-    (1/n) Σ_edges 2·max(N₁(1 - p₋), N₀ p₊)  +  (1/n) Σ_columns ΣA · ½ max|σ''| (h/T)²
+    (1/n) Σ_edges j·max(N₀↑p₊ + N₁↓(1 - p₋), N₁↑(1 - p₋) + N₀↓p₊)  +  (1/n) Σ_columns ΣA · ½ max|σ''| (h/T)²
 
-with N₀, N₁ the rows of either label in the crossed cells and p₋ ≤ p ≤ p₊ there: moving any subset of those rows across
-an edge changes two bins by at most that much, and h is the half width of a column, whose σ is taken to first
-order round its middle. `docs/decisions` has the argument in full.
+with N↑, N↓ the rows of either label in the crossed cells counted below and above the edge, and p₋ ≤ p ≤ p₊ there:
+moving any of them to the other side changes two bins by at most that much, so j = 2, or 0 where both bins are sure to
+be off in the same direction: then one loses what the other gains. h is the half width of a column, whose σ is taken to
+first order round its middle. `docs/decisions` has the argument in full.
 """
 
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ COLUMNS_ALONE = 1 << 14  # where a_{k-1} = 1 for every row: position 1 and the c
 COARSER = 8  # the quick sketch merges 8 × 8 cells
 _WARP = 2.0  # columns are even in σ(z/2): fine where σ(z/T) moves
 _CURVATURE = 1 / (6 * np.sqrt(3))  # max |σ''|
+_MARGIN = 1e-9
+_HIGH = 1 << 32
 _ROUNDING = 3e-8  # covers the clamp, which moves p by up to 1e-8, and float64 rounding
 
 
@@ -102,11 +105,11 @@ class Sketch:
     def _bound(self, temperature: float, bins: int) -> tuple[float, float]:
         column = _Columns.at(self.edges, temperature)
         below, above, middle = self._crossings(column, bins)
-        excess = self._excess(column, middle)
-        estimate = np.abs(np.diff(excess, axis=1).sum(axis=0)).sum()
-        crossed = self._crossed(column, below, above)
+        sums = np.diff(self._excess(column, middle), axis=1).sum(axis=0)
+        crossed = self._crossed(column, below, middle, above)
         slack = (self.survival[:, -1] * column.error).sum()
-        return float(estimate / self.n), float((2 * crossed + slack) / self.n) + _ROUNDING
+        moved = (_jumps(sums, crossed, float(slack)) * crossed).sum()
+        return float(np.abs(sums).sum() / self.n), float((moved + slack) / self.n) + _ROUNDING
 
     def _crossings(self, column: "_Columns", bins: int) -> tuple[Integers, Integers, Integers]:
         """Return, per column and bin edge, the first crossed cell, the one after the last, and the likeliest border."""
@@ -116,9 +119,9 @@ class Sketch:
             first, last = column.high[:, None] < edge - _ROUNDING, column.low[:, None] < edge + _ROUNDING
             likely = first | (last & (column.sigma[:, None] < edge))
             return first.astype(np.int64), last.astype(np.int64), likely.astype(np.int64)
-        # One cell more on either side absorbs the rounding of the cell index itself.
-        below = np.floor(edge / np.maximum(column.high[:, None], 1e-300) * rows) - 1
-        above = np.ceil(edge / np.maximum(column.low[:, None], 1e-300) * rows) + 1
+        # `rows` is a power of two, so a row's cell is exact; the margin covers the rounding of p and of the columns.
+        below = np.floor(edge / np.maximum(column.high[:, None], 1e-300) * (rows * (1 - _MARGIN)))
+        above = np.ceil(edge / np.maximum(column.low[:, None], 1e-300) * (rows * (1 + _MARGIN)))
         middle = np.rint(edge / np.maximum(column.sigma[:, None], 1e-300) * rows)
         first, last = (np.clip(x, 0, rows).astype(np.int64) for x in (below, above))
         return first, last, np.clip(np.clip(middle, 0, rows).astype(np.int64), first, last)
@@ -133,14 +136,34 @@ class Sketch:
         first_order = column.slope[:, None] * (moment - column.middle[:, None] * survival)
         return column.sigma[:, None] * survival + first_order - accepted
 
-    def _crossed(self, column: "_Columns", first: Integers, last: Integers) -> float:
-        """Return Σ over edges of the most that rows in crossed cells can move from one bin to the next."""
+    def _crossed(self, column: "_Columns", first: Integers, middle: Integers, last: Integers) -> Floats:
+        """Return the most that rows in crossed cells can move over each edge, shape [B-1].
+
+        Cells from `first` to `middle` were counted below the edge and can only move up, the others only down.
+        """
         rows = self.survival.shape[1] - 1
-        hits = np.take_along_axis(self.accepted, last, 1) - np.take_along_axis(self.accepted, first, 1)
-        misses = np.take_along_axis(self.rejected, last, 1) - np.take_along_axis(self.rejected, first, 1)
-        lowest = first / rows * column.low[:, None]
-        highest = np.minimum(last / rows * column.high[:, None], 1.0)
-        return float(np.maximum((hits * (1 - lowest)).sum(axis=0), (misses * highest).sum(axis=0)).sum())
+        hits = np.diff(_at(self.accepted, first, middle, last), axis=0)  # [2, X, B-1]
+        misses = np.diff(_at(self.rejected, first, middle, last), axis=0)
+        hit = 1 - first / rows * column.low[:, None]
+        miss = np.minimum(last / rows * column.high[:, None], 1.0)
+        gained = (misses[0] * miss + hits[1] * hit).sum(axis=0)
+        lost = (hits[0] * hit + misses[1] * miss).sum(axis=0)
+        return np.asarray(np.maximum(gained, lost))
+
+
+def _at(sums: Integers, *borders: Integers) -> Integers:
+    return np.stack([np.take_along_axis(sums, border, axis=1) for border in borders])
+
+
+def _jumps(sums: Floats, crossed: Floats, slack: float) -> Floats:
+    """Return by how much Σ|bin sum| changes at most per unit moved over each edge: 0 or 2, shape [B-1].
+
+    What leaves one bin enters the next. Where both sums are sure to have the same sign, whatever crosses their
+    edges, the move changes one as much as the other and the total not at all.
+    """
+    reach = np.concatenate([[0.0], crossed]) + np.concatenate([crossed, [0.0]]) + slack
+    sign = np.where(np.abs(sums) > reach, np.sign(sums), 0.0)
+    return np.where((sign[1:] == sign[:-1]) & (sign[1:] != 0), 0.0, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,28 +197,28 @@ def build_sketch(rows: FitRows) -> Sketch:
     columns, height = (COLUMNS_ALONE, 1) if alone else (COLUMNS, ROWS)
     width = height + 1  # the first entry of a column stays 0, so that running sums are made in place
     survival, moment = np.zeros(columns * width), np.zeros(columns * width)
-    rejected, accepted = (np.zeros(columns * width, dtype=np.int64) for _ in range(2))
+    labels = np.zeros(columns * width, dtype=np.int64)  # label 0 counted in the low half, label 1 in the high half
 
-    def placed(block: PositionBlock) -> tuple[PositionBlock, Floats, Integers]:
+    def placed(block: PositionBlock) -> tuple[PositionBlock, Floats, Integers, Integers]:
         z = np.where(block.positive, block.magnitude, -block.magnitude)
         column = np.minimum((sigmoid(z / _WARP) * columns).astype(np.int64), columns - 1)
         level = np.minimum((block.prior * height).astype(np.int64), height - 1)
         inner = (column > 0) & (column < columns - 1)
-        return block, np.where(inner, z * block.prior, 0.0), column * width + level + 1
+        label = np.where(block.label > 0, _HIGH, 1)
+        return block, np.where(inner, z * block.prior, 0.0), label, column * width + level + 1
 
-    for block, first_moment, cell in map_in_order(placed, rows.blocks(), rows.threads):
+    for block, first_moment, label, cell in map_in_order(placed, rows.blocks(), rows.threads):
         np.add.at(survival, cell, block.prior)
         np.add.at(moment, cell, first_moment)
-        hit = block.label > 0
-        np.add.at(accepted, cell[hit], 1)
-        np.add.at(rejected, cell[~hit], 1)
+        np.add.at(labels, cell, label)
     shape = (columns, width)
+    labels = _running(labels.reshape(shape))
     return Sketch(
         edges=_column_edges(columns),
         survival=_running(survival.reshape(shape)),
         moment=_running(moment.reshape(shape)),
-        rejected=_running(rejected.reshape(shape)),
-        accepted=_running(accepted.reshape(shape)),
+        rejected=labels % _HIGH,
+        accepted=labels // _HIGH,
     )
 
 

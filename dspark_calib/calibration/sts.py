@@ -57,7 +57,7 @@ def fit_position(
     if flags or (select == "parsimonious" and not facts.needs_temperature):
         return _kept(rows, facts, objective, bins)
     target = facts.likely_temperature
-    found = search(rows, objective, select, bins, target=target)
+    found = search(rows, objective, select, bins, target=target, seed=seed)
     choice = choose(found.candidates, rows.hashes, select, seed, target)
     values = dict(zip(found.candidates.temperatures.tolist(), found.candidates.objective.tolist(), strict=True))
     return PositionFit(

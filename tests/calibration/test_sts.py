@@ -11,7 +11,9 @@ from dspark_calib.calibration import FitRows, fit_calibration, fit_sts
 from dspark_calib.calibration import sketch as sketch_module
 from dspark_calib.calibration.fit_calibration import Procedure
 from dspark_calib.calibration.grids import best_index, default_grid, fine_grid
+from dspark_calib.calibration.objective import evaluate_by_cluster, evaluate_totals
 from dspark_calib.calibration.search import search
+from dspark_calib.calibration.selection import choose
 from dspark_calib.calibration.sketch import build_sketch
 from dspark_calib.errors import TraceFormatError
 from dspark_calib.metrics import compute_ece
@@ -166,16 +168,30 @@ def test_sglangs_grid_is_torchs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "view", "select"),
-    [(0, "cumulative", "paper"), (1, "cumulative", "parsimonious"), (2, "conditional", "paper")],
+    ("seed", "view", "select", "target"),
+    [
+        (0, "cumulative", "paper", 1.0),
+        (1, "cumulative", "parsimonious", 1.0),
+        (2, "conditional", "paper", 1.0),
+        (3, "cumulative", "parsimonious", 1.4),
+        (4, "conditional", "parsimonious", 1.6),
+    ],
 )
-def test_pruned_search_equals_exhaustive_search(seed: int, view: Any, select: Any, small_sketch: None) -> None:
-    """The sketch only saves work: the same minimum and the same choice at every position."""
-    rows = rows_of(synthetic(seed, prompts=200, each=60, temperatures=(1.5, 0.7)), view)
+def test_pruned_search_equals_exhaustive_search(
+    seed: int, view: Any, select: Any, target: float, small_sketch: None
+) -> None:
+    """The sketch only saves work: the same minimum, the same choice and the same interval at every position."""
+    rows = rows_of(synthetic(seed, prompts=300, each=60, temperatures=(1.5, 0.7)), view)
     for _ in range(2):
-        pruned = search(rows, "ece", select, 20, exhaustive=False)
-        exhaustive = search(rows, "ece", select, 20, exhaustive=True)
+        pruned = search(rows, "ece", select, 20, target=target, exhaustive=False)
+        exhaustive = search(rows, "ece", select, 20, target=target, exhaustive=True)
         assert pruned.best == exhaustive.best
+        choices = [choose(found.candidates, rows.hashes, select, 0, target) for found in (pruned, exhaustive)]
+        assert choices[0] == choices[1]
+        coarse = default_grid()
+        best = coarse[np.argmin(evaluate_totals(rows, "ece", coarse, 20))]
+        everything = evaluate_by_cluster(rows, "ece", np.union1d(coarse, fine_grid(float(best))), 20)
+        assert choices[0].temperature == choose(everything, rows.hashes, select, 0, target).temperature
         rows.fix(pruned.best)
 
 
