@@ -24,6 +24,7 @@ from dspark_calib_cli.profile_sps import profile_sps
 from dspark_calib_cli.report import report
 from dspark_calib_cli.simulate import simulate
 
+_INTERRUPTED = 130  # the shell's code for Ctrl-C, which typer exits with without a word
 app = typer.Typer(
     name="dspark-calib",
     help="Calibration and diagnostics for confidence-scheduled speculative decoding (DSpark).",
@@ -80,6 +81,8 @@ def run(arguments: Sequence[str]) -> int:
         fail(str(error))
         return 2
     except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            fail("interrupted; what was not finished was not written")
         return int(end.code or 0)
     finally:
         flush_and_ignore_closed_pipe()

@@ -3,17 +3,41 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+    from rich.table import Table
 
-RESULTS = Console(soft_wrap=False, highlight=False)
-_MESSAGES = Console(stderr=True, highlight=False)
+_CONTROLS = dict.fromkeys([*(c for c in range(0x20) if c not in (0x09, 0x0A)), *range(0x7F, 0xA0)])
+
+_ANY_WIDTH = 10_000
+
+
+class _PlainTextConsole(Console):
+    """A console whose text is only text: a name in a file cannot colour it, clear it or move the cursor."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments without control characters in what they show."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=segment.text.translate(_CONTROLS))
+
+
+RESULTS = _PlainTextConsole(soft_wrap=False, highlight=False)
+_MESSAGES = _PlainTextConsole(stderr=True, highlight=False)
+
+
+def print_table(table: "Table") -> None:
+    """Print a table on stdout; where the terminal is too narrow its lines run over, but no column is lost."""
+    needed = RESULTS.measure(table, options=RESULTS.options.update(width=_ANY_WIDTH))
+    if needed.minimum > RESULTS.width:
+        table.width = needed.maximum
+    RESULTS.print(table, crop=False)
 
 
 def print_json(value: object) -> None:

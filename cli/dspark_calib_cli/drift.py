@@ -8,15 +8,17 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dspark_calib_cli.console import RESULTS, print_json, say, warn
+from dspark_calib_cli.console import RESULTS, print_json, print_table, say, warn
 from dspark_calib_cli.options import DEFAULT_CALIBRATION, CalibrationOption, Config, Format, OutputFormat, Quiet, Seed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from dspark_calib.calibration import Calibration
     from dspark_calib.decision.drift import Drift
     from dspark_calib.decision.live_drift import LiveWindow
     from dspark_calib.metrics import Estimate
+    from dspark_calib.trace import Trace
 
 _MOVED = ("", "PSI (chance)", "logits", "acceptance given prefix", "bias")
 _NOW = ("", "acceptance given prefix", "bias", "ECE", "AUROC")
@@ -50,7 +52,7 @@ def drift(
     if (trace is None) == (follow is None):
         raise ConfigError("drift needs either a TRACE or --follow FILE, beside the REFERENCE")
     if follow is not None:
-        _follow(reference, follow, None if fitted is None else fitted.temperatures, output, quiet=quiet)
+        _follow(open_trace(reference), follow, fitted, output, quiet=quiet)
         return
     from dspark_calib.decision.drift import compute_drift
 
@@ -65,18 +67,19 @@ def drift(
     raise typer.Exit(result.exit_code)
 
 
-def _follow(
-    reference: Path, file: Path, temperatures: tuple[float, ...] | None, output: OutputFormat, *, quiet: bool
-) -> None:
+def _follow(reference: "Trace", file: Path, fitted: "Calibration | None", output: OutputFormat, *, quiet: bool) -> None:
     """Print a line a window until the alarm, the end of stdin, or Ctrl-C."""
+    from dspark_calib.calibration.file import check_fits_trace
     from dspark_calib.decision.live_drift import watch_drift
-    from dspark_calib.trace import open_trace
     from dspark_calib.trace.readers.live_rounds import follow_lines, iter_live_rounds
 
+    if fitted is not None:
+        check_fits_trace(fitted, reference.gamma, reference.name)
+    temperatures = None if fitted is None else fitted.temperatures
     lines: Iterable[str] = sys.stdin if str(file) == "-" else follow_lines(file)
     warned = False
     try:
-        for window in watch_drift(open_trace(reference), iter_live_rounds(lines, str(file)), temperatures):
+        for window in watch_drift(reference, iter_live_rounds(lines, str(file)), temperatures):
             if not (window.by_prompt or warned):
                 warned = True
                 warn("rounds name no prompt: blocks of 100 stand in, so chance may look like drift", quiet=quiet)
@@ -99,8 +102,8 @@ def _print_window(window: "LiveWindow", output: OutputFormat) -> None:
 
 
 def _print(result: "Drift") -> None:
-    RESULTS.print(_moved_table(result))
-    RESULTS.print(_now_table(result))
+    print_table(_moved_table(result))
+    print_table(_now_table(result))
     for test in result.tests:
         verdict = "moved" if test.moved else "not shown to move"
         RESULTS.print(f"{test.name}: {verdict} (p = {test.p_value:.3g}, by permutation of prompts)", markup=False)
@@ -112,7 +115,7 @@ def _print(result: "Drift") -> None:
 
 def _moved_table(result: "Drift") -> Table:
     table = _table(
-        f"moved: {result.traffic_rounds} rounds of {result.traffic_prompts} prompts against "
+        f"change: {result.traffic_rounds} rounds of {result.traffic_prompts} prompts against "
         f"{result.reference_rounds} of {result.reference_prompts}",
         _MOVED,
     )

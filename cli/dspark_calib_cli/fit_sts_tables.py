@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from dspark_calib_cli.console import RESULTS
+from dspark_calib_cli.console import RESULTS, print_table
 
 if TYPE_CHECKING:
     from dspark_calib.calibration.file import Calibration
@@ -19,13 +19,13 @@ _HOW = {"out_of_fold": "held out by prompt", "in_sample": "in-sample", "independ
 def print_calibration(calibration: "Calibration") -> None:
     """Print the temperatures with their measures before and after, what else would reach, and the decision."""
     if calibration.fit is not None and calibration.held_out is not None:
-        RESULTS.print(_positions(calibration.fit.positions, calibration.held_out))
+        print_table(_positions(calibration.fit.positions, calibration.held_out))
         for remark in _remarks(calibration.fit.positions):
             RESULTS.print(remark, markup=False)
     if calibration.baselines:
-        RESULTS.print(_baselines(calibration))
+        print_table(_baselines(calibration))
     if calibration.transfer is not None:
-        RESULTS.print(_transfer(calibration))
+        print_table(_transfer(calibration))
     numbers = ", ".join(f"{t:.4g}" for t in calibration.temperatures)
     RESULTS.print(f"temperatures: {numbers}", markup=False)
     if calibration.reason:

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dspark_calib_cli.console import RESULTS, print_json, warn
+from dspark_calib_cli.console import RESULTS, print_json, print_table, say, warn
 from dspark_calib_cli.options import (
     DEFAULT_CALIBRATION,
     DEFAULT_TRACE,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dspark_calib.decision.gate import Gate
 
 _MOST_REASONS = 20
+_WIDEST_GROUP = 24
 _STYLES = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
 
 
@@ -109,7 +110,7 @@ def gate(
         allow_mixed=allow_mixed,
         seed=seed,
     )
-    _write_reports(result, junit, github=github)
+    _write_reports(result, junit, github=github, quiet=quiet)
     for message in result.warnings:
         warn(message, quiet=quiet)
     if output is OutputFormat.JSON:
@@ -119,12 +120,13 @@ def gate(
     raise typer.Exit(result.exit_code)
 
 
-def _write_reports(result: "Gate", junit: Path | None, *, github: bool) -> None:
+def _write_reports(result: "Gate", junit: Path | None, *, github: bool, quiet: bool) -> None:
     from dspark_calib_reports.github import append_step_summary, render_annotations
     from dspark_calib_reports.junit import write_junit
 
     if junit is not None:
         write_junit(junit, result)
+        say(f"wrote {junit}", quiet=quiet)
     if github:
         typer.echo(render_annotations(result), nl=False, err=True)
         if "GITHUB_STEP_SUMMARY" in os.environ:
@@ -135,10 +137,15 @@ def _print(result: "Gate") -> None:
     table = Table(title=f"gate: {result.view} confidences, {result.rounds} rounds, {result.prompts} prompts")
     for column in ("condition", "group", "position", "value", "interval", "limit", "outcome"):
         numeric = column in {"position", "value", "limit"}
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=column in {"interval", "outcome"})
+        table.add_column(
+            column,
+            justify="right" if numeric else "left",
+            no_wrap=column in {"group", "interval", "outcome"},
+            max_width=_WIDEST_GROUP if column == "group" else None,
+        )
     for check in result.checks:
         table.add_row(*_cells(result, check))
-    RESULTS.print(table)
+    print_table(table)
     for check in result.worst(_MOST_REASONS):
         RESULTS.print(f"{check.name}: {check.reason}", markup=False)
     for remark in result.remarks:

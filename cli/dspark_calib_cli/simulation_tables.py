@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from dspark_calib_cli.console import RESULTS
+from dspark_calib_cli.console import RESULTS, print_table
 
 if TYPE_CHECKING:
     from dspark_calib.scheduling.policy_calibration_record import PolicyCalibration
@@ -20,7 +20,7 @@ def print_simulation(simulation: "Simulation") -> None:
         f"Replay of {simulation.trace}, {judged.get(simulation.evaluation, 'calibrated in-sample')}.", markup=False
     )
     for concurrency in simulation.concurrencies:
-        RESULTS.print(_replays(simulation, concurrency))
+        print_table(_replays(simulation, concurrency))
     RESULTS.print("± 95 % by prompt; * on the Pareto front of its confidences.\n", markup=False)
     for recommendation in simulation.recommendations:
         _print_recommendation(f"At concurrency {recommendation.concurrency}", recommendation)
@@ -34,7 +34,7 @@ def print_simulation(simulation: "Simulation") -> None:
             best = simulation.best_under_sla
             _print_recommendation(f"{bound}: concurrency {best.concurrency}", best)
     for fitted in simulation.policy_calibrations:
-        RESULTS.print(_refit(fitted))
+        print_table(_refit(fitted))
 
 
 def _refit(fitted: "PolicyCalibration") -> Table:

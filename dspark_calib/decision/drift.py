@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dspark_calib.calibration import Calibration, evaluate
+from dspark_calib.calibration.file import check_fits_trace
 from dspark_calib.decision.advice import Advice, advise
 from dspark_calib.decision.baseline import scores_in_view
 from dspark_calib.decision.cluster_sums import ClusterSums, compute_cluster_sums
@@ -104,10 +105,13 @@ def compute_drift(reference: Trace, traffic: Trace, calibration: Calibration | N
 
     Raises:
         IncompatibleTraces: If γ differs.
+        CalibrationFileError: If the number of temperatures is not γ.
         InsufficientData: If a trace has fewer than two prompts.
     """
     if reference.gamma != traffic.gamma:
         raise IncompatibleTraces(f"{reference.name} has γ = {reference.gamma}, {traffic.name} has γ = {traffic.gamma}")
+    if calibration is not None:
+        check_fits_trace(calibration, reference.gamma, reference.name)
     temperatures = None if calibration is None else calibration.temperatures
     old, new = (compute_cluster_sums(trace, temperatures) for trace in (reference, traffic))
     evaluations = [evaluate(trace, calibration, seed=seed) for trace in (reference, traffic)]

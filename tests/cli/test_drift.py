@@ -26,6 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             first_prompt=1000 * seed,
         )
         write_trace(folder / name, synthetic_provenance(3), [rounds])
+    (folder / "two.json").write_text('{"temperatures": [1.0, 2.0]}', encoding="utf-8")
     return folder
 
 
@@ -64,6 +65,8 @@ def test_the_same_and_harder_traffic(capsys: pytest.CaptureFixture[str]) -> None
         (["absent", "same"], "absent"),
         (["reference", "--follow", "absent.jsonl"], "absent.jsonl: cannot be read"),
         (["reference", "same", "--calibration", "absent.json"], "absent.json"),
+        (["reference", "same", "--calibration", "two.json"], "2 temperatures, reference has blocks of γ = 3"),
+        (["reference", "--follow", "x", "--calibration", "two.json"], "2 temperatures, reference has blocks of γ = 3"),
     ],
 )
 def test_data_errors_exit_2(arguments: list[str], culprit: str, capsys: pytest.CaptureFixture[str]) -> None:
