@@ -60,6 +60,15 @@ def test_shards_become_rounds_in_the_order_of_their_numbers(tmp_path: Path) -> N
     assert imported.account.balances
 
 
+def test_shards_that_do_not_say_what_was_verified_are_counted(tmp_path: Path) -> None:
+    """A note says how many shards have no observed_mask; with one in each there is no such note."""
+    with_mask = save(tmp_path / "a.0.pt", random_shard(np.random.default_rng(0), 20))
+    without = save(tmp_path / "a.1.pt", shard([[1.0] * 5], [[1, 0, 0, 0, 0]]))
+    notes = [" ".join(read_sglang_shards(paths).provenance.notes) for paths in ([with_mask, without], [with_mask])]
+    assert "1 of 2 shards hold no observed_mask" in notes[0]
+    assert "observed_mask" not in notes[1]
+
+
 def test_observed_mask_bounds_the_window(tmp_path: Path) -> None:
     """Rows are refused where nothing was observed; elsewhere the observed mask is kept, and rows balance."""
     content = random_shard(np.random.default_rng(0), 500)

@@ -32,6 +32,10 @@ _GREEDY = (
     "labels, a head trained on 1 - TV looks underconfident or overconfident by the difference of the two laws."
 )
 _NO_EOS = "SGLang's recorder does not cut blocks after an accepted EOS: positions behind it count as observed."
+_NO_WINDOW = (
+    "{shards} hold no observed_mask, so every position counts as verified: if a scheduler was on, what it left "
+    "out looks like rejections. Record with full-length verification."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,7 @@ class _Shard:
     logits: npt.NDArray[np.float32]
     accepted: npt.NDArray[np.int64]
     observed: npt.NDArray[np.int64]
+    has_window: bool
 
 
 def read_sglang_shards(paths: Sequence[Path]) -> Imported:
@@ -69,9 +74,14 @@ def read_sglang_shards(paths: Sequence[Path]) -> Imported:
         label_law="greedy",
         anchor_policy="loop",
         source_files=hashes,
-        notes=(NO_PROMPT_IDS, _GREEDY, _NO_EOS),
+        notes=(NO_PROMPT_IDS, _GREEDY, _NO_EOS, *_window_notes(shards)),
     )
     return finish(batches, refused, provenance, str(files[0]))
+
+
+def _window_notes(shards: Sequence[_Shard]) -> tuple[str, ...]:
+    blind = sum(not shard.has_window for shard in shards)
+    return (_NO_WINDOW.format(shards=f"{blind} of {len(shards)} shards"),) if blind else ()
 
 
 def _shard_files(paths: Sequence[Path]) -> list[Path]:
@@ -104,7 +114,13 @@ def _load(path: Path) -> _Shard:
     if (accepted > observed).any():
         row = int(np.argmax(accepted > observed))
         raise TraceFormatError(f"{path}, prefix_mask, row {row}: a position that was not observed counts as accepted")
-    return _Shard(path=path, logits=as_float32(logits), accepted=accepted, observed=observed)
+    return _Shard(
+        path=path,
+        logits=as_float32(logits),
+        accepted=accepted,
+        observed=observed,
+        has_window="observed_mask" in content,
+    )
 
 
 def _load_tensors(path: Path) -> dict[str, Any]:
