@@ -36,7 +36,9 @@ def report(
         list[Path] | None,
         typer.Argument(metavar="[TRACE]...", help="Trace folders and acceptance.json files.", show_default="trace"),
     ] = None,
-    html: Annotated[bool, typer.Option("--html/--no-html", help="Write report.html; the default.")] = False,
+    html: Annotated[
+        bool, typer.Option("--html/--no-html", help="Write report.html; done anyway if no form is named.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json/--no-json", help="Write report.json.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown/--no-markdown", help="Write report.md, at most 60 KB.")] = False,
     figures: Annotated[

@@ -83,8 +83,8 @@ class Gate:
             said.append(f"Calibrated numbers are {self.evaluation.replace('_', ' ')}.")
         if self.smallest_detectable is not None:
             said.append(
-                f"Against {self.baseline}, these {self.prompts} prompts show an increase of the ECE by "
-                f"{self.smallest_detectable:.3f} at any position with 90 % probability."
+                f"Against {self.baseline}, these {self.prompts} prompts would show an increase of the ECE by "
+                f"{self.smallest_detectable:.3f}, at whichever position, with 90 % probability."
             )
         return tuple(said)
 
