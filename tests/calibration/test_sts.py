@@ -225,8 +225,21 @@ def test_threads_do_not_change_a_number() -> None:
 
 @pytest.mark.slow
 def test_known_temperature_is_recovered_from_400000_rounds() -> None:
-    """True T 1.5, 400,000 rounds: |T - 1.5| ≤ .03 at positions 1-3, ≤ .12 at 4-7; excess population ECE ≤ .001."""
-    check_recovery(rounds_per_prompt=400, close=0.03, far=0.12, excess=0.001)
+    """True T 1.5, six draws of 400,000 rounds: T within .03 at positions 1-3; mean excess population ECE ≤ .001.
+
+    The bare minimum follows the noise of its draw: at positions 4-7 single draws lie up to .22 from the truth, so
+    half of them must lie within .12; and a T that is off by one grid step of .01 alone costs .001 at position 1.
+    """
+    truth = [1.5] * 7
+    new = synthetic(99, prompts=1000, each=1000, temperatures=truth, effect=0.0)
+    survival = prefix_survival(new.confidence_logits, truth)  # soft labels: no label noise in the population ECE
+    draws = [synthetic(seed, prompts=1000, each=400, temperatures=truth, effect=0.0) for seed in range(1, 7)]
+    fits = np.array([fit_sts(rows_of(rounds), select="paper").temperatures for rounds in draws])
+    assert np.abs(fits[:, :3] - 1.5).max() <= 0.03
+    assert np.median(np.abs(fits[:, 3:] - 1.5), axis=0).max() <= 0.12
+    found = [prefix_survival(new.confidence_logits, t) for t in fits]
+    excess = np.array([[compute_ece(f[:, k], survival[:, k]) for k in range(7)] for f in found])
+    assert excess.mean(axis=0).max() <= 0.001
 
 
 def test_known_temperature_is_recovered_from_40000_rounds() -> None:
