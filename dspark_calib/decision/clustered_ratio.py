@@ -37,8 +37,11 @@ def ratio_with_error(numerator: Floats, denominator: Floats) -> tuple[Floats, Fl
     return ratio, _divide(np.sqrt((residual**2).sum(axis=0) * (count / (count - 1))), total)
 
 
-def ratio_difference(numerator: Floats, denominator: Floats, sides: Floats) -> Floats:
-    """Return Σnum/Σden of the second set minus that of the first, 0 where a set has no rows.
+def studentised_difference(numerator: Floats, denominator: Floats, sides: Floats) -> Floats:
+    """Return Σnum/Σden of the second set minus that of the first over its clustered error, 0 where undefined.
+
+    The error is taken anew for every split (Chung and Romano 2013, 1304.5939): permuting prompts is then valid
+    also where the sets hold different numbers of rounds a prompt, which a random split evens out.
 
     Args:
         numerator: Shape [prompts, γ].
@@ -48,9 +51,18 @@ def ratio_difference(numerator: Floats, denominator: Floats, sides: Floats) -> F
     Returns:
         Shape [splits, γ].
     """
-    second = _divide(sides @ numerator, sides @ denominator)
-    first = _divide((1 - sides) @ numerator, (1 - sides) @ denominator)
-    return np.nan_to_num(second - first)
+    second, second_variance = _ratio_of_side(numerator, denominator, sides)
+    first, first_variance = _ratio_of_side(numerator, denominator, 1 - sides)
+    return np.nan_to_num(_divide(second - first, np.sqrt(first_variance + second_variance)))
+
+
+def _ratio_of_side(numerator: Floats, denominator: Floats, side: Floats) -> tuple[Floats, Floats]:
+    """Return the ratio of the prompts with weight 1, and its clustered variance, shape [splits, γ] each."""
+    total, count = side @ denominator, side.sum(axis=1, keepdims=True)
+    ratio = _divide(side @ numerator, total)
+    # Σ (num - ratio·den)² over the prompts of the side, without a [splits, prompts, γ] array
+    squares = side @ numerator**2 - 2 * ratio * (side @ (numerator * denominator)) + ratio**2 * (side @ denominator**2)
+    return ratio, _divide(squares.clip(min=0.0) * (count / (count - 1).clip(min=1.0)), total**2)
 
 
 def _divide(numerator: Floats, denominator: Floats) -> Floats:

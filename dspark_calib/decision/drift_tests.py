@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.decision.cluster_sums import ClusterSums
-from dspark_calib.decision.clustered_ratio import ratio_difference, ratio_with_error
+from dspark_calib.decision.clustered_ratio import studentised_difference
 from dspark_calib.decision.distance import merge_to_deciles, stability_index
 from dspark_calib.decision.multiplicity import holm_levels
 from dspark_calib.decision.permutation import Permuted, Reduction, permute_prompts
@@ -44,29 +44,53 @@ def compute_drift_tests(
     Returns:
         The tests, and the mean population stability index per position where nothing drifted, shape [γ].
     """
-    psi = permuted_psi(old, new, rng)
-    acceptance = _permuted_ratio((old.passed, new.passed), (old.judged, new.judged), rng)
+    bins = [merge_to_deciles(np.concatenate([old.cells[:, k], new.cells[:, k]])) for k in range(old.gamma)]
     errors = (old.predicted - old.accepted, new.predicted - new.accepted)
-    calibration = _permuted_ratio(errors, (old.observed, new.observed), rng)
     found: dict[str, tuple[Permuted, Reduction]] = {
-        "confidence": (psi, lambda values: values.mean(axis=1)),
-        "acceptance": (acceptance, lambda values: values.max(axis=1)),
-        "calibration": (calibration, lambda values: values.max(axis=1)),
+        "confidence": (_permuted_shares(bins, old.clusters, new.clusters, rng), lambda values: values.mean(axis=1)),
+        "acceptance": (_permuted_ratio((old.passed, new.passed), (old.judged, new.judged), rng), _largest),
+        "calibration": (_permuted_ratio(errors, (old.observed, new.observed), rng), _largest),
     }
     p_values = [permuted.p_value(reduce) for permuted, reduce in found.values()]
     levels = holm_levels(p_values, ALPHA)
     tests = tuple(DriftTest(name=n, p_value=p, level=v) for n, p, v in zip(found, p_values, levels, strict=True))
-    return tests, psi.null.mean(axis=0)
+    return tests, _chance_psi(bins, old.clusters, new.clusters, rng)
 
 
-def permuted_psi(old: ClusterSums, new: ClusterSums, rng: np.random.Generator) -> Permuted:
-    """Return the stability index of the logits per position, on the true split and on random ones."""
-    bins = [merge_to_deciles(np.concatenate([old.cells[:, k], new.cells[:, k]])) for k in range(old.gamma)]
+def _largest(values: Floats) -> Floats:
+    return np.asarray(values.max(axis=1))
+
+
+def _permuted_shares(bins: list[Floats], first: int, second: int, rng: np.random.Generator) -> Permuted:
+    """Permute how far the shares of the logit bins lie apart: Σ (difference / clustered error)² per position."""
 
     def by_position(sides: Floats) -> Floats:
-        return np.stack([stability_index((1 - sides) @ b, sides @ b) for b in bins], axis=1)
+        return np.stack([(studentised_difference(b, _rows(b), sides) ** 2).sum(axis=1) for b in bins], axis=1)
 
-    return permute_prompts(by_position, old.clusters, new.clusters, rng)
+    return permute_prompts(by_position, first, second, rng)
+
+
+def _rows(cells: Floats) -> Floats:
+    """Return the rounds of each prompt, once a bin, [prompts, bins]."""
+    return np.asarray(np.broadcast_to(cells.sum(axis=1, keepdims=True), cells.shape))
+
+
+def _chance_psi(bins: list[Floats], first: int, second: int, rng: np.random.Generator) -> Floats:
+    """Return the mean stability index per position of random splits, brought to the true sides' rounds, [γ].
+
+    Without drift the index is proportional to 1/n + 1/m for sides of n and m rounds.
+    """
+
+    def by_position(sides: Floats) -> Floats:
+        columns = []
+        for b in bins:
+            one, other = (1 - sides) @ b, sides @ b
+            noise = 1 / one.sum(axis=1).clip(min=1.0) + 1 / other.sum(axis=1).clip(min=1.0)
+            true = 1 / b[:first].sum().clip(min=1.0) + 1 / b[first:].sum().clip(min=1.0)
+            columns.append(stability_index(one, other) * (true / noise))
+        return np.stack(columns, axis=1)
+
+    return np.asarray(permute_prompts(by_position, first, second, rng).null.mean(axis=0))
 
 
 def _permuted_ratio(
@@ -74,10 +98,8 @@ def _permuted_ratio(
 ) -> Permuted:
     """Permute |difference of ratios|, each position in units of its own clustered error so that none drowns another."""
     numerator, denominator = np.concatenate(numerators), np.concatenate(denominators)
-    _, error = ratio_with_error(numerator, denominator)
-    scale = np.where(np.isfinite(error) & (error > 0), error, np.inf)
 
     def by_position(sides: Floats) -> Floats:
-        return np.abs(ratio_difference(numerator, denominator, sides)) / scale
+        return np.abs(studentised_difference(numerator, denominator, sides))
 
     return permute_prompts(by_position, len(numerators[0]), len(numerators[1]), rng)
