@@ -62,7 +62,7 @@ def fit_sts(
         GridName, typer.Option("--grid", help="Temperatures to try; sglang and deepspec reproduce those fitters.")
     ] = GridName.DEFAULT,
     select: Annotated[
-        SelectName, typer.Option("--select", help="Nearest 1 within one standard error, or the paper's bare minimum.")
+        SelectName, typer.Option("--select", help="Leave T = 1 only on evidence, or take the paper's bare minimum.")
     ] = SelectName.PARSIMONIOUS,
     joint: Annotated[
         bool, typer.Option("--joint/--no-joint", help="Refine all temperatures together after the sequential pass.")

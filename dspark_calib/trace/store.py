@@ -255,7 +255,7 @@ def _missing(folder: Path) -> str:
         return "the collection was not finished; go on with `dspark-calib collect --resume`"
     if (folder / "acceptance.json").is_file():
         return "holds acceptance counts and no rounds: `dspark-calib report` shows them, nothing can be fitted"
-    return "not a trace (no trace.json)"
+    return "not a trace (no trace.json); name a folder that `dspark-calib collect` or `dspark-calib import` wrote"
 
 
 def _open_part(path: Path) -> pq.ParquetFile:
