@@ -1,15 +1,17 @@
 """The target: where its files are, how it tokenises and stops, and the model itself."""
 
-import importlib
 import inspect
-import pickle
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dspark_calib.drafters.checkpoint import hash_files
+from dspark_calib.drafters.pretrained import (
+    first_line,
+    readable_failures,
+    refuse_missing_weights,
+    without_progress_bars,
+)
 from dspark_calib.errors import CheckpointError, UnsupportedModel
 from dspark_calib.trace.provenance import Checkpoint
 
@@ -107,7 +109,7 @@ def describe_target(files: TargetFiles) -> TargetDescription:
     """
     from transformers import AutoConfig
 
-    with _readable_failures(files):
+    with readable_failures(files.name):
         config = AutoConfig.from_pretrained(files.folder, **files.from_pretrained_arguments)
     tokenizer = load_tokenizer(files)
     text_config = config.get_text_config()
@@ -132,7 +134,7 @@ def load_tokenizer(files: TargetFiles) -> Any:
     """
     from transformers import AutoTokenizer
 
-    with _readable_failures(files):
+    with readable_failures(files.name):
         return AutoTokenizer.from_pretrained(files.folder, **files.from_pretrained_arguments)
 
 
@@ -156,7 +158,7 @@ def load_target(files: TargetFiles, device: str = "auto", dtype: str = "auto") -
     from transformers import AutoConfig, AutoModelForCausalLM
 
     place = choose_device(device)
-    with _readable_failures(files), _without_progress_bars():
+    with readable_failures(files.name), without_progress_bars():
         config = AutoConfig.from_pretrained(files.folder, **files.from_pretrained_arguments)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             files.folder,
@@ -165,11 +167,7 @@ def load_target(files: TargetFiles, device: str = "auto", dtype: str = "auto") -
             **files.from_pretrained_arguments,
         )
     model, loading = loaded
-    # transformers fills missing weights with random numbers and only logs it
-    if missing := sorted(loading["missing_keys"]):
-        raise CheckpointError(
-            f"{files.name}: {len(missing)} weights are missing, such as {missing[0]}; download it again"
-        )
+    refuse_missing_weights(files.name, loading)
     return model.to(torch.device(place)).eval()
 
 
@@ -234,43 +232,5 @@ def _download(name: str, *, trust_remote_code: bool) -> Path:
         if not any(folder.glob("*.safetensors")):
             folder = Path(snapshot_download(name, allow_patterns=[*patterns, "pytorch_model*.bin"]))
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{name}: neither a folder nor a model the hub gives: {_first_line(error)}") from error
+        raise CheckpointError(f"{name}: neither a folder nor a model the hub gives: {first_line(error)}") from error
     return folder
-
-
-@contextmanager
-def _readable_failures(files: TargetFiles) -> Iterator[None]:
-    """Turn what transformers and safetensors raise over a model's files into one line that names the model."""
-    from safetensors import SafetensorError
-
-    damaged = (OSError, SafetensorError, RuntimeError, pickle.UnpicklingError, EOFError)
-    try:
-        yield
-    except (*damaged, ValueError, KeyError, ImportError) as error:
-        line = _first_line(error)
-        if "trust_remote_code" in str(error):
-            raise UnsupportedModel(
-                f"{files.name}: only code that lies with the model can read it; if you trust its authors, "
-                "pass --trust-remote-code"
-            ) from error
-        if isinstance(error, damaged):
-            raise CheckpointError(f"{files.name}: missing, truncated or damaged ({line}); download it again") from error
-        raise UnsupportedModel(f"{files.name}: transformers cannot load it ({line})") from error
-
-
-@contextmanager
-def _without_progress_bars() -> Iterator[None]:
-    """Keep transformers from drawing its own bars into the terminal."""
-    logging: Any = importlib.import_module("transformers.utils.logging")
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

@@ -1,16 +1,14 @@
 """Loading a causal language model as drafter: files, tokenizer, and the check that it can draft in a tree."""
 
-import importlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from dspark_calib.drafters.causal_lm import CausalLMDrafter, check_tree_steps
+from dspark_calib.drafters.pretrained import readable_failures, refuse_missing_weights, without_progress_bars
 from dspark_calib.drafters.target_parts import TargetParts
-from dspark_calib.errors import CheckpointError, UnsupportedModel
+from dspark_calib.errors import CheckpointError
 
 DEFAULT_GAMMA = 5
 _PROBE = "def f(x):\n    return x ** 2  # \u00dcber 1234567, \u6f22\u5b57 \U0001f642\n\n\t<b>it's</b>  don\u2019t"
@@ -35,7 +33,7 @@ def load_causal_lm(
     """
     from transformers import AutoTokenizer
 
-    with _readable_failures(name):
+    with readable_failures(name):
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
     check_same_tokenizer(tokenizer, target_tokenizer, name, target.name)
     model = _load_model(folder, name, torch.float32, trust_remote_code=trust_remote_code)
@@ -51,7 +49,7 @@ def load_causal_lm(
 def _load_model(folder: Path, name: str, dtype: torch.dtype, *, trust_remote_code: bool) -> Any:
     from transformers import AutoModelForCausalLM
 
-    with _readable_failures(name), _without_progress_bars():
+    with readable_failures(name), without_progress_bars():
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=dtype,
@@ -60,8 +58,7 @@ def _load_model(folder: Path, name: str, dtype: torch.dtype, *, trust_remote_cod
             output_loading_info=True,
         )
     model, loading = loaded
-    if missing := sorted(loading["missing_keys"]):  # transformers fills these with random numbers
-        raise CheckpointError(f"{name}: {len(missing)} weights are missing, such as {missing[0]}; download it again")
+    refuse_missing_weights(name, loading)
     return model.eval()
 
 
@@ -86,35 +83,3 @@ def check_same_tokenizer(draft: Any, target: Any, draft_name: str, target_name: 
             f"{draft_name}, tokenizer: has the tokens of {target_name} but cuts text differently; a draft model "
             "needs the target's tokenizer: choose one of the target's family"
         )
-
-
-@contextmanager
-def _without_progress_bars() -> Iterator[None]:
-    """Keep transformers from drawing its own bars: the library never prints."""
-    logging: Any = importlib.import_module("transformers.utils.logging")
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-
-
-@contextmanager
-def _readable_failures(name: str) -> Iterator[None]:
-    """Turn what transformers and safetensors raise over a model's files into one line that names the model."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except (OSError, SafetensorError, ValueError, KeyError, RuntimeError, ImportError) as error:
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        if "trust_remote_code" in str(error):
-            raise UnsupportedModel(
-                f"{name}: only code that lies with the model can run it; if you trust its authors, pass "
-                "--trust-remote-code"
-            ) from error
-        if isinstance(error, OSError | SafetensorError | RuntimeError):
-            raise CheckpointError(f"{name}: missing, truncated or damaged ({line}); download it again") from error
-        raise UnsupportedModel(f"{name}: transformers cannot load it as a draft model ({line})") from error

@@ -10,7 +10,7 @@ from dspark_calib.drafters.dspark import DSparkDrafter, check_is_drafter_of
 from dspark_calib.drafters.gemma4_backbone import Gemma4Backbone, Gemma4Layer
 from dspark_calib.drafters.heads import read_confidence_head, read_markov_head
 from dspark_calib.drafters.qwen3_backbone import Shape
-from dspark_calib.drafters.qwen3_weights import own_or_target
+from dspark_calib.drafters.qwen3_weights import own_or_target, read_shape
 from dspark_calib.drafters.target_parts import TargetParts
 from dspark_calib.errors import CheckpointError, UnsupportedModel
 
@@ -62,23 +62,12 @@ def read_gemma4_shape(checkpoint: DrafterCheckpoint, target: TargetParts) -> Sha
         UnsupportedModel: If the config asks for an activation, experts or gates DeepSpec's drafters do not have.
     """
     _refuse_other_options(checkpoint)
-    heads = checkpoint.integer("num_attention_heads", 1)
     shared = checkpoint.flag("attention_k_eq_v", default=False)
-    field = "num_global_key_value_heads" if shared else "num_key_value_heads"
-    kv_heads = checkpoint.integer(field, 1)
-    if heads % kv_heads:
-        raise CheckpointError(f"{checkpoint.config_file}, num_attention_heads = {heads}: not a multiple of {kv_heads}")
-    mask_token = checkpoint.integer("mask_token_id", 0)
-    if mask_token >= target.vocab_size:
-        raise CheckpointError(f"{checkpoint.config_file}, mask_token_id = {mask_token}: outside the vocabulary")
-    return Shape(
-        hidden=checkpoint.integer("hidden_size", 1),
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=checkpoint.integer("global_head_dim", 2),
-        eps=checkpoint.number("rms_norm_eps"),
-        gamma=checkpoint.integer("block_size", 1),
-        mask_token=mask_token,
+    return read_shape(
+        checkpoint,
+        target,
+        kv_heads_field="num_global_key_value_heads" if shared else "num_key_value_heads",
+        head_dim_field="global_head_dim",
     )
 
 

@@ -50,13 +50,25 @@ def own_or_target(checkpoint: DrafterCheckpoint, name: str, targets: Tensor) -> 
     return targets.to(checkpoint.device, checkpoint.dtype)
 
 
-def read_shape(checkpoint: DrafterCheckpoint, target: TargetParts) -> Shape:
-    """Read the sizes of a Qwen3-shaped DSpark backbone.
+def read_shape(
+    checkpoint: DrafterCheckpoint,
+    target: TargetParts,
+    *,
+    kv_heads_field: str = "num_key_value_heads",
+    head_dim_field: str = "head_dim",
+) -> Shape:
+    """Read the sizes of a DSpark backbone.
+
+    Args:
+        checkpoint: The drafter's.
+        target: Bounds the mask token.
+        kv_heads_field: Where the config counts the key-value heads.
+        head_dim_field: Where it gives a head's width.
 
     Raises:
         CheckpointError: If a field is missing or impossible.
     """
-    heads, kv_heads = checkpoint.integer("num_attention_heads", 1), checkpoint.integer("num_key_value_heads", 1)
+    heads, kv_heads = checkpoint.integer("num_attention_heads", 1), checkpoint.integer(kv_heads_field, 1)
     if heads % kv_heads:
         raise CheckpointError(f"{checkpoint.config_file}, num_attention_heads = {heads}: not a multiple of {kv_heads}")
     mask_token = checkpoint.integer("mask_token_id", 0)
@@ -66,7 +78,7 @@ def read_shape(checkpoint: DrafterCheckpoint, target: TargetParts) -> Shape:
         hidden=checkpoint.integer("hidden_size", 1),
         heads=heads,
         kv_heads=kv_heads,
-        head_dim=checkpoint.integer("head_dim", 2),
+        head_dim=checkpoint.integer(head_dim_field, 2),
         eps=checkpoint.number("rms_norm_eps"),
         gamma=checkpoint.integer("block_size", 1),
         mask_token=mask_token,

@@ -1,6 +1,7 @@
 """From a name to a drafter: which family, which options, and what is refused."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,26 @@ def test_repository_code_is_never_run_unasked(tmp_path: Path, target: TargetPart
     marker = tmp_path / "ran"
     (folder / "homemade.py").write_text(f"open({str(marker)!r}, 'w')")
     with pytest.raises(UnsupportedModel, match="--trust-remote-code"):
+        load_drafter(str(folder), target, target_tokenizer=word_tokenizer(WORDS))
+    assert not marker.exists()
+
+
+class Payload:
+    """Runs a command where a pickle is read carelessly."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (f"touch {self.marker}",)
+
+
+def test_a_pickle_with_a_program_in_it_is_not_run(tmp_path: Path, target: TargetParts) -> None:
+    """A draft model's weights in PyTorch's format are read as weights only; anything else is one clear error."""
+    folder, marker = save_causal_lm(tmp_path, WORDS), tmp_path / "ran"
+    (folder / "model.safetensors").unlink()
+    torch.save({"lm_head.weight": Payload(marker)}, folder / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="damaged"):
         load_drafter(str(folder), target, target_tokenizer=word_tokenizer(WORDS))
     assert not marker.exists()
 
