@@ -227,8 +227,8 @@ def test_threads_do_not_change_a_number() -> None:
 def test_known_temperature_is_recovered_from_400000_rounds() -> None:
     """True T 1.5, six draws of 400,000 rounds: T within .03 at positions 1-3; mean excess population ECE ≤ .001.
 
-    The bare minimum follows the noise of its draw: at positions 4-7 single draws lie up to .22 from the truth, so
-    half of them must lie within .12; and a T that is off by one grid step of .01 alone costs .001 at position 1.
+    The bare minimum follows the noise of its draw, so the same bound cannot hold in every draw: at positions 4-7 one
+    of the 24 may lie more than .12 from the truth, and at position 1 a T that is off by .01 alone costs .001.
     """
     truth = [1.5] * 7
     new = synthetic(99, prompts=1000, each=1000, temperatures=truth, effect=0.0)
@@ -236,7 +236,7 @@ def test_known_temperature_is_recovered_from_400000_rounds() -> None:
     draws = [synthetic(seed, prompts=1000, each=400, temperatures=truth, effect=0.0) for seed in range(1, 7)]
     fits = np.array([fit_sts(rows_of(rounds), select="paper").temperatures for rounds in draws])
     assert np.abs(fits[:, :3] - 1.5).max() <= 0.03
-    assert np.median(np.abs(fits[:, 3:] - 1.5), axis=0).max() <= 0.12
+    assert (np.abs(fits[:, 3:] - 1.5) > 0.12).sum() <= 1
     found = [prefix_survival(new.confidence_logits, t) for t in fits]
     excess = np.array([[compute_ece(f[:, k], survival[:, k]) for k in range(7)] for f in found])
     assert excess.mean(axis=0).max() <= 0.001
