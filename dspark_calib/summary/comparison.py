@@ -70,10 +70,18 @@ def compute_comparison(
         name: What the report calls OLD.
         confidences: Which confidences both sides are about.
     """
-    rows = [_row(key, new[key], old[key]) for key in new if key in old and _defined(new[key], old[key])]
+    told_twice = _single_group(new) & _single_group(old)  # a group that is everything on both sides: "all" says it
+    keys = [key for key in new if key in old and key[0] not in told_twice]
+    rows = [_row(key, new[key], old[key]) for key in keys if _defined(new[key], old[key])]
     paired = any(value.draws is not None for value in old.values())
     ordered = sorted(rows, key=lambda row: -(row.harm.value if row.harm.value is not None else -math.inf))
     return Comparison(old=name, paired=paired, confidences=confidences, rows=tuple(ordered))
+
+
+def _single_group(side: Mapping[Key, Measured]) -> set[str]:
+    """Return the name of the only group beside "all"; nothing where there are several."""
+    names = {group for group, _, _ in side} - {"all"}
+    return names if len(names) == 1 else set()
 
 
 def _group_side(group: GroupScores, confidences: Confidences) -> Iterator[tuple[Key, Measured]]:

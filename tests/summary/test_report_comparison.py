@@ -87,3 +87,14 @@ def test_broken_old_report_is_refused(broken: dict[str, object]) -> None:
     """Another schema or missing keys are one clear error with the file's name."""
     with pytest.raises(TraceFormatError, match=r"old\.json"):
         json_side(broken, "raw", "old.json")
+
+
+def test_a_group_that_is_everything_is_told_once() -> None:
+    """One domain on both sides repeats "all"; one domain against two does not."""
+    value, other = measured(0.02, 0.001), measured(0.03, 0.001)
+    one: dict[Key, Measured] = {("all", "mean_ece", None): value, ("math", "mean_ece", None): value}
+    two: dict[Key, Measured] = {**one, ("code", "mean_ece", None): other}
+    groups = [
+        {row.group for row in compute_comparison(one, old, name="old", confidences="raw").rows} for old in (one, two)
+    ]
+    assert groups == [{"all"}, {"all", "math"}]
