@@ -17,6 +17,7 @@ from dspark_calib.calibration.sample import Sample, mean_defined
 from dspark_calib.calibration.tables import Baseline, CrossFit
 from dspark_calib.metrics.bins import bin_indices, clamp, weighted_counts
 from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.passes import map_in_order
 from dspark_calib.survival import sigmoid
 from dspark_calib.trace.clusters import assign_folds
 
@@ -99,7 +100,11 @@ def _scaled(temperatures: Floats) -> tuple[Predictor, tuple[float, ...]]:
 def _fit_global(sample: Sample, bins: int) -> tuple[Predictor, tuple[float, ...]]:
     """One temperature for all positions: least mean ECE over every second grid point."""
     grid = default_grid()[::2]
-    values = [mean_defined(sample.ece(sample.predictions_at(np.full(sample.gamma, t)), bins)) for t in grid]
+
+    def mean_ece(temperature: float) -> float | None:
+        return mean_defined(sample.ece(sample.predictions_at(np.full(sample.gamma, temperature)), bins))
+
+    values = list(map_in_order(mean_ece, grid.tolist()))
     best = grid[best_index(grid, np.array([np.inf if v is None else v for v in values]))]
     return _scaled(np.full(sample.gamma, best))
 
@@ -113,11 +118,13 @@ def _independent_temperature(sample: Sample, k: int, bins: int) -> float:
     z, y = _judged_rows(sample, k)
     if len(z) == 0:
         return 1.0
-    grid, values = default_grid(), []
-    for t in grid:
-        p = clamp(sigmoid(z / t))
-        values.append(np.abs(weighted_counts(bin_indices(p, bins), p - y, bins)).sum())
-    return float(grid[best_index(grid, np.array(values))])
+    grid = default_grid()
+
+    def ece(temperature: float) -> float:
+        p = clamp(sigmoid(z / temperature))
+        return float(np.abs(weighted_counts(bin_indices(p, bins), p - y, bins)).sum())
+
+    return float(grid[best_index(grid, np.array(list(map_in_order(ece, grid.tolist()))))])
 
 
 def _judged_rows(sample: Sample, k: int) -> tuple[Floats, Floats]:

@@ -5,16 +5,16 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.fit_record import TemperatureFit
-from dspark_calib.calibration.rows import FitRows
 from dspark_calib.calibration.sample import SAMPLE_ROUNDS, Sample, rounds_of_each
 from dspark_calib.calibration.tables import CrossFit
 from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.view_sums import View
+from dspark_calib.metrics.scored_rows import View
 from dspark_calib.survival import sigmoid
 from dspark_calib.trace.clusters import assign_folds, stable_hash
 
-Fitter = Callable[[FitRows], TemperatureFit]
+Booleans = npt.NDArray[np.bool_]
+Fitter = Callable[[JudgedTrace, View, Booleans, int | None], tuple[float, ...]]
+"""Fits the clusters marked, bool [C], on no more rounds of each than the limit says; returns γ temperatures."""
 
 REPEATS = 5
 LARGE_ROUNDS = 1_000_000
@@ -34,7 +34,8 @@ def cross_fit_temperatures(
     bins: int,
     seed: int,
     repeats: int = REPEATS,
-    among: npt.NDArray[np.bool_] | None = None,
+    among: Booleans | None = None,
+    told: Callable[[int], None] | None = None,
 ) -> CrossFit:
     """Fit without each fold, for several assignments of prompts to folds.
 
@@ -50,6 +51,7 @@ def cross_fit_temperatures(
         seed: Of the first assignment; the others follow from it.
         repeats: Number of assignments.
         among: Clusters to fit on and judge, bool [C]; None means all.
+        told: Called with the number of assignments done.
     """
     folds = fold_count(holdout)
     limit = None if judged.rounds <= LARGE_ROUNDS else rounds_of_each(judged, SAMPLE_ROUNDS)
@@ -63,6 +65,8 @@ def cross_fit_temperatures(
         fitted = tuple(_without(judged, view, fit, assigned, members, f, limit) for f in range(folds))
         temperatures.append(fitted)
         held_out.append(_held_out_ece(sample, np.array(fitted)[assigned], bins))
+        if told is not None:
+            told(len(temperatures))
     rounds = judged.rounds if limit is None else min(judged.rounds, limit * len(judged.clusters))
     return CrossFit(
         seeds=tuple(int(s) for s in seeds),
@@ -78,14 +82,14 @@ def _without(
     view: View,
     fit: Fitter,
     assigned: npt.NDArray[np.int16],
-    among: npt.NDArray[np.bool_],
+    among: Booleans,
     fold: int,
     limit: int | None,
 ) -> tuple[float, ...]:
     others = (assigned != fold) & among
     if not others.any():
         return (1.0,) * judged.gamma  # every prompt lies in this fold: nothing to fit on
-    return fit(FitRows(judged, view, others, limit)).temperatures
+    return fit(judged, view, others, limit)
 
 
 def _held_out_ece(sample: Sample, of_cluster: npt.NDArray[np.float64], bins: int) -> tuple[float | None, ...]:

@@ -16,11 +16,14 @@ from dspark_calib.metrics.acceptance import Acceptance, AcceptanceSums, compute_
 from dspark_calib.metrics.bins import DEFAULT_BINS
 from dspark_calib.metrics.bootstrap import DEFAULT_DRAWS, MIN_PROMPTS
 from dspark_calib.metrics.composed import ComposedSums
-from dspark_calib.metrics.judged import Grouping, JudgedTrace
-from dspark_calib.metrics.passes import Progress, sum_view
+from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.numbering import Grouping
+from dspark_calib.metrics.passes import Progress
+from dspark_calib.metrics.placements import Placements
 from dspark_calib.metrics.scores import ScoreChange, Scores
 from dspark_calib.metrics.scoring import GroupSums, compute_change, compute_scores
-from dspark_calib.metrics.view_sums import Placements, ViewSums
+from dspark_calib.metrics.view_passes import sum_view
+from dspark_calib.metrics.view_sums import ViewSums
 from dspark_calib.trace.clusters import assign_folds
 from dspark_calib.trace.store import Trace
 
@@ -85,6 +88,7 @@ def evaluate(
     draws: int = DEFAULT_DRAWS,
     seed: int = 0,
     progress: Progress | None = None,
+    judged: JudgedTrace | None = None,
 ) -> Evaluation:
     """Score a trace.
 
@@ -96,6 +100,7 @@ def evaluate(
         draws: Bootstrap replicates behind the intervals.
         seed: Of the replicates; equal seeds make two evaluations paired.
         progress: Called with the name of the step and the rows done.
+        judged: The same trace as already read for statistics, by the same column; read here when None.
 
     Raises:
         CalibrationFileError: If the calibration has another γ.
@@ -103,7 +108,7 @@ def evaluate(
     """
     if calibration is not None:
         check_fits_trace(calibration, trace.gamma, trace.name)
-    judged = JudgedTrace(trace, by)
+    judged = JudgedTrace(trace, by) if judged is None else judged
     how, temperatures = held_out_temperatures(trace, judged, calibration)
     raw = _Views.of(judged, None, bins, progress)
     calibrated = None if calibration is None else _Views.of(judged, temperatures, bins, progress)

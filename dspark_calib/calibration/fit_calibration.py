@@ -1,10 +1,13 @@
 """`fit-sts` as one call: check the trace, fit on all prompts, judge out of fold, decide, and record it all."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from dspark_calib.calibration.baselines import compute_baselines
-from dspark_calib.calibration.cross_fit import cross_fit_temperatures
+from dspark_calib.calibration.cross_fit import REPEATS, cross_fit_temperatures
 from dspark_calib.calibration.decision import decide
 from dspark_calib.calibration.evaluate import Evaluation, evaluate
 from dspark_calib.calibration.file import Calibration
@@ -19,9 +22,10 @@ from dspark_calib.calibration.transfer import compute_transfer, fit_groups
 from dspark_calib.diagnostics.checks import check_trace
 from dspark_calib.diagnostics.finding import require_accepted
 from dspark_calib.metrics.bins import DEFAULT_BINS
-from dspark_calib.metrics.judged import Grouping, JudgedTrace
+from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.numbering import Grouping
 from dspark_calib.metrics.passes import Progress
-from dspark_calib.metrics.view_sums import View
+from dspark_calib.metrics.scored_rows import View
 from dspark_calib.trace.store import Trace
 
 
@@ -50,11 +54,33 @@ class Procedure:
         """Whether positions without a label count as rejected."""
         return self.grid != "default" and reference_rule(self.grid).all_rows
 
-    def __call__(self, rows: FitRows) -> TemperatureFit:
-        """Fit on the rows given."""
+    def temperatures(
+        self, judged: JudgedTrace, view: View, members: npt.NDArray[np.bool_], row_limit: int | None = None
+    ) -> tuple[float, ...]:
+        """Fit the clusters marked, bool [C], without intervals; `row_limit` as in `FitRows`."""
+        return self(FitRows(judged, view, members, row_limit, all_rows=self.all_rows), details=False).temperatures
+
+    def __call__(
+        self, rows: FitRows, *, details: bool = True, told: Callable[[int], None] | None = None
+    ) -> TemperatureFit:
+        """Fit on the rows given.
+
+        Args:
+            rows: The rows.
+            details: Whether intervals and curves are wanted.
+            told: Called with the number of positions done.
+        """
         if self.grid != "default":
             return fit_reference(rows, self.grid)
-        fit = fit_sts(rows, objective=self.objective, select=self.select, bins=self.bins, seed=self.seed)
+        fit = fit_sts(
+            rows,
+            objective=self.objective,
+            select=self.select,
+            bins=self.bins,
+            seed=self.seed,
+            details=details,
+            told=told,
+        )
         return self._refined(rows, fit) if self.joint else fit
 
     def _refined(self, rows: FitRows, fit: TemperatureFit) -> TemperatureFit:
@@ -105,11 +131,20 @@ def fit_calibration(
     findings = check_trace(trace, judged)
     require_accepted(findings, accept)
     procedure = Procedure(objective=objective, grid=grid, select=select, joint=joint, bins=bins, seed=seed)
-    view = fitting_view(judged, objective)
-    fit = procedure(FitRows(judged, view, all_rows=procedure.all_rows))
+    view = fitting_view(judged, objective, grid)
+    steps = Steps(trace.num_rounds, progress)
+    fit = procedure(FitRows(judged, view, all_rows=procedure.all_rows), told=steps.of("fit positions", trace.gamma))
     cross_fit = None
     if holdout > 0 and len(judged.clusters) > 1:
-        cross_fit = cross_fit_temperatures(judged, view, procedure, holdout=holdout, bins=bins, seed=seed)
+        cross_fit = cross_fit_temperatures(
+            judged,
+            view,
+            procedure.temperatures,
+            holdout=holdout,
+            bins=bins,
+            seed=seed,
+            told=steps.of("fit without each fold", REPEATS),
+        )
     calibration = replace(
         _described(trace, judged),
         temperatures=fit.temperatures,
@@ -123,19 +158,38 @@ def fit_calibration(
     sample = Sample.of(judged, view)
     calibration = replace(calibration, baselines=compute_baselines(judged, sample, cross_fit, fit.temperatures, bins))
     if by is not None:
-        by_group = fit_groups(judged, view, procedure)
-        transfer = compute_transfer(judged, view, procedure, by_group, holdout=holdout, bins=bins, seed=seed)
+        by_group = fit_groups(judged, view, procedure.temperatures)
+        transfer = compute_transfer(
+            judged, view, procedure.temperatures, by_group, holdout=holdout, bins=bins, seed=seed
+        )
         calibration = replace(calibration, by_group=by_group, transfer=transfer)
-    return decide(_measured(calibration, evaluate(trace, calibration, bins=bins, seed=seed, progress=progress)))
+    return decide(
+        _measured(calibration, evaluate(trace, calibration, bins=bins, seed=seed, progress=progress, judged=judged))
+    )
 
 
-def fitting_view(judged: JudgedTrace, objective: Objective) -> View:
+def fitting_view(judged: JudgedTrace, objective: Objective, grid: Grid = "default") -> View:
     """Return the view a fit looks at.
 
     Rounds cut by a scheduler carry valid labels in the conditional view only. The likelihood of accepted lengths
-    is a product over judged drafts, so `nll` looks at them too.
+    is a product over judged drafts, so `nll` looks at them too. Other fitters' rules know one view alone.
     """
+    if grid != "default":
+        return "cumulative"
     return "conditional" if judged.acceptance.censored or objective == "nll" else "cumulative"
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Tells of work that is not counted in rows, as if it were: a share of all rows for a share of the step."""
+
+    rounds: int
+    progress: Progress | None
+
+    def of(self, name: str, parts: int) -> Callable[[int], None] | None:
+        """Return what to call with the number of parts done."""
+        progress = self.progress
+        return None if progress is None else lambda done: progress(name, self.rounds * done // parts)
 
 
 def _described(trace: Trace, judged: JudgedTrace) -> Calibration:

@@ -5,19 +5,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.rows import FitRows, RowBlock
-from dspark_calib.metrics.passes import map_in_order
-from dspark_calib.metrics.view_sums import View
+from dspark_calib.calibration.row_blocks import RowBlock
+from dspark_calib.calibration.rows import FitRows
+from dspark_calib.metrics.scored_rows import View
 from dspark_calib.survival import sigmoid
 
 Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
 
 FEW_POSITIVES = 50
 _SLOPE_QUANTILE = 1.6448536269514722  # one-sided 95 %
 _SCORE_QUANTILE = 3.0  # two-sided 99.7 %: seven positions are asked, and a false yes harms held-out prompts
 NEWTON_STEPS = 6
-LIKELIHOOD_ROWS = 1_000_000
+_FINE_BINS = 8192
 _LOGIT_LIMIT = 30.0  # a logit beyond says no more about the slope
 
 
@@ -60,69 +59,100 @@ class PositionFacts:
 
 def survey_positions(rows: FitRows) -> tuple[PositionFacts, ...]:
     """Count every position in one pass, and find the likeliest temperatures."""
-    sums = _Moments(np.zeros((rows.gamma, rows.clusters, 5)), np.zeros((rows.gamma, 2), dtype=np.int64))
-
-    def surveyed(block: RowBlock) -> tuple[RowBlock, _Moments]:
-        return block, _block_moments(block, rows.view)
-
-    for block, part in map_in_order(surveyed, rows.whole_blocks(), rows.threads):
-        sums.moments[:, block.present] += part.moments
-        sums.labels[:] += part.labels
-    likely = _likely_temperatures(rows)
-    return tuple(_facts(sums.moments[k], sums.labels[k], float(likely[k])) for k in range(rows.gamma))
+    sums = rows.over_rounds(SurveyPass(view=rows.view, gamma=rows.gamma, clusters=rows.clusters))
+    likely = [_likely_temperature(sums, k) for k in range(rows.gamma)]
+    return tuple(_facts(sums.moments[k], sums.labels[k], likely[k]) for k in range(rows.gamma))
 
 
-def _block_moments(block: RowBlock, view: View) -> "_Moments":
-    gamma, clusters = block.logits.shape[1], len(block.present)
-    moments, labels = np.zeros((gamma, clusters, 5)), np.zeros((gamma, 2), dtype=np.int64)
-    for k in range(gamma):
-        judged = (block.observed > k) & (block.accepted >= k)
-        seen = judged if view == "conditional" else block.observed > k
-        accepted = block.accepted > k
-        labels[k] = (seen & ~accepted).sum(), (seen & accepted).sum()
-        z, y, local = _clipped(block.logits[judged, k]), accepted[judged].astype(np.float64), block.local[judged]
-        for column, values in enumerate((np.ones_like(z), z, y, z * y, (sigmoid(z) - y) * z)):
-            moments[k, :, column] = np.bincount(local, weights=values, minlength=clusters)
-    return _Moments(moments, labels)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveySums:
+    """What the survey of a block or of all rows counted.
+
+    Attributes:
+        moments: Of the judged rows by position and cluster: rows, Σz, Σy, Σzy and Σ(c - y)z, float64 [γ, c, 5].
+        labels: Rows with label 0 and 1 in the view, int64 [γ, 2].
+        fine: Judged rows and their Σz in fine bins of z, float64 [γ, 2, 8192].
+    """
+
+    moments: Floats
+    labels: npt.NDArray[np.int64]
+    fine: Floats
+
+    @classmethod
+    def zeros(cls, gamma: int, clusters: int) -> "SurveySums":
+        """Return sums of no rows."""
+        return cls(
+            moments=np.zeros((gamma, clusters, 5)),
+            labels=np.zeros((gamma, 2), dtype=np.int64),
+            fine=np.zeros((gamma, 2, _FINE_BINS)),
+        )
 
 
-def _likely_temperatures(rows: FitRows) -> Floats:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyPass:
+    """Surveys all positions.
+
+    Attributes:
+        view: Which labels count.
+        gamma: γ.
+        clusters: c.
+    """
+
+    view: View
+    gamma: int
+    clusters: int
+
+    def zero(self) -> SurveySums:
+        """Return sums of no rows."""
+        return SurveySums.zeros(self.gamma, self.clusters)
+
+    def part(self, block: RowBlock) -> tuple[RowBlock, SurveySums]:
+        """Survey a block over its own clusters."""
+        size = len(block.present)
+        found = SurveySums.zeros(self.gamma, size)
+        for k in range(self.gamma):
+            judged = (block.observed > k) & (block.accepted >= k)
+            seen = judged if self.view == "conditional" else block.observed > k
+            accepted = block.accepted > k
+            found.labels[k] = (seen & ~accepted).sum(), (seen & accepted).sum()
+            z = np.clip(block.logits[judged, k].astype(np.float64), -_LOGIT_LIMIT, _LOGIT_LIMIT)
+            y, local = accepted[judged].astype(np.float64), block.local[judged]
+            for column, values in enumerate((np.ones_like(z), z, y, z * y, (sigmoid(z) - y) * z)):
+                found.moments[k, :, column] = np.bincount(local, weights=values, minlength=size)
+            place = ((z + _LOGIT_LIMIT) * ((_FINE_BINS - 1) / (2 * _LOGIT_LIMIT))).astype(np.int64)
+            found.fine[k, 0] = np.bincount(place, minlength=_FINE_BINS)
+            found.fine[k, 1] = np.bincount(place, weights=z, minlength=_FINE_BINS)
+        return block, found
+
+    def add(self, total: SurveySums, part: tuple[RowBlock, SurveySums]) -> None:
+        """Add a block."""
+        block, found = part
+        total.moments[:, block.present] += found.moments
+        total.labels[:] += found.labels
+        total.fine[:] += found.fine
+
+    def merge(self, total: SurveySums, other: SurveySums) -> None:
+        """Add the sums of other rows."""
+        total.moments[:] += other.moments
+        total.labels[:] += other.labels
+        total.fine[:] += other.fine
+
+
+def _likely_temperature(sums: SurveySums, k: int) -> float:
     """Maximise the likelihood Σ y log σ(βz) + (1-y) log σ(-βz) in β = 1/T by Newton's method; it is concave in β.
 
-    Of many rows every s-th one is looked at, about 10⁶ in all: each prompt keeps its share.
+    Σ σ(βz) z is taken over fine bins at their mean z, off by about 10⁻⁶ of itself; Σ yz is exact.
     """
-    judged = _judged_logits(rows)
-    beta = np.ones(rows.gamma)
+    rows, total = sums.fine[k]
+    n, mean = rows[rows > 0], total[rows > 0] / rows[rows > 0]
+    accepted, beta = float(sums.moments[k, :, 3].sum()), 1.0
     for _ in range(NEWTON_STEPS):
-        for k, (z, y) in enumerate(judged):
-            c = sigmoid(beta[k] * z)
-            gradient, curvature = float(((c - y) * z).sum()), float((c * (1 - c) * z * z).sum())
-            step = gradient / curvature if curvature > 0 else 0.0
-            # Halving and doubling at most keeps Newton from leaping past the optimum where the curve is flat.
-            beta[k] = min(max(beta[k] - step, beta[k] / 2, 0.125), beta[k] * 2, 8.0)
-    return np.asarray(1.0 / beta)
-
-
-def _judged_logits(rows: FitRows) -> list[tuple[Floats, Booleans]]:
-    """Return z_k and whether draft k was accepted, of the rows looked at whose draft k was judged, by position."""
-    stride = -(-int(rows.total) // LIKELIHOOD_ROWS) or 1
-    blocks = [(b.logits[::stride], b.accepted[::stride], b.observed[::stride]) for b in rows.whole_blocks()]
-    logits, accepted, observed = (np.concatenate(column) for column in zip(*blocks, strict=True))
-    found = []
-    for k in range(rows.gamma):
-        judged = (observed > k) & (accepted >= k)
-        found.append((_clipped(logits[judged, k]), accepted[judged] > k))
-    return found
-
-
-def _clipped(logits: npt.NDArray[np.float32]) -> Floats:
-    return np.clip(logits.astype(np.float64), -_LOGIT_LIMIT, _LOGIT_LIMIT)
-
-
-@dataclass(frozen=True, slots=True)
-class _Moments:
-    moments: Floats  # [γ, C, 5]: rows, Σz, Σy, Σzy, Σ(c - y)z of the judged rows
-    labels: npt.NDArray[np.int64]  # [γ, 2]
+        c = sigmoid(beta * mean)
+        gradient, curvature = float((n * c * mean).sum()) - accepted, float((n * c * (1 - c) * mean**2).sum())
+        step = gradient / curvature if curvature > 0 else 0.0
+        # Halving and doubling at most keeps Newton from leaping past the optimum where the curve is flat.
+        beta = min(max(beta - step, beta / 2, 0.125), beta * 2, 8.0)
+    return 1.0 / beta
 
 
 def _facts(moments: Floats, labels: npt.NDArray[np.int64], likely: float) -> PositionFacts:

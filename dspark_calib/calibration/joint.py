@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dspark_calib.calibration.sample import Sample
 from dspark_calib.metrics.bins import bin_indices, clamp
-from dspark_calib.metrics.bootstrap import Hashes, weight_blocks
+from dspark_calib.metrics.bootstrap import Hashes, weighted_sums
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,52 +33,47 @@ def refine_jointly(
         movable: Which positions may move; one that was kept at identity stays there.
     """
     best = np.array(temperatures)
-    standing = _ClusterExcess.of(sample, best, len(hashes), bins)
+    standing = _excess(sample, best, len(hashes), bins)
     for _ in range(SWEEPS):
         moved = False
         for k in np.flatnonzero(movable):
             for candidate in best[k] * np.exp2(_STEPS):
                 trial = best.copy()
                 trial[k] = candidate
-                found = _ClusterExcess.of(sample, trial, len(hashes), bins)
-                if found.gain_over(standing, hashes, seed):
+                found = _excess(sample, trial, len(hashes), bins)
+                if _is_gain(found, standing, hashes, seed):
                     best, standing, moved = trial, found, True
         if not moved:
             break
     return tuple(best.tolist())
 
 
-class _ClusterExcess:
-    """Σ(p - y) by position, cluster and bin, and the rows behind it."""
+def _excess(sample: Sample, temperatures: Floats, clusters: int, bins: int) -> Floats:
+    """Return Σ(p - y) by cluster, position and bin, and in the last place the rows behind it, shape [C, γ, B+1]."""
+    predicted = sample.predictions_at(temperatures)
+    sums = np.zeros((clusters, sample.gamma, bins + 1))
+    for k in range(sample.gamma):
+        labelled = sample.labelled(k)
+        p, c = clamp(predicted[labelled, k]), sample.cluster[labelled].astype(np.int64)
+        residual = p - (sample.accepted[labelled] > k)
+        cell = c * bins + bin_indices(p, bins)
+        excess = np.bincount(cell, weights=residual, minlength=clusters * bins)
+        sums[:, k, :-1] = excess.reshape(clusters, bins)
+        sums[:, k, -1] = np.bincount(c, minlength=clusters)
+    return sums
 
-    def __init__(self, excess: Floats, rows: Floats) -> None:
-        self.excess, self.rows = excess, rows  # [γ, C, B], [γ, C]
 
-    @classmethod
-    def of(cls, sample: Sample, temperatures: Floats, clusters: int, bins: int) -> "_ClusterExcess":
-        predicted = sample.predictions_at(temperatures)
-        excess, rows = np.zeros((sample.gamma, clusters, bins)), np.zeros((sample.gamma, clusters))
-        for k in range(sample.gamma):
-            labelled = sample.labelled(k)
-            p, c = clamp(predicted[labelled, k]), sample.cluster[labelled].astype(np.int64)
-            residual = p - (sample.accepted[labelled] > k)
-            cell = c * bins + bin_indices(p, bins)
-            excess[k] = np.bincount(cell, weights=residual, minlength=clusters * bins).reshape(clusters, bins)
-            rows[k] = np.bincount(c, minlength=clusters)
-        return cls(excess, rows)
+def _mean_ece(sums: Floats) -> Floats:
+    """Return the mean ECE of weighted sums [R, γ, B+1] over the positions with rows, shape [R]."""
+    rows = sums[..., -1]
+    ece = np.abs(sums[..., :-1]).sum(axis=-1) / np.maximum(rows, 1e-12)
+    return np.asarray(ece[:, rows.max(axis=0) > 0].mean(axis=1))
 
-    def mean_ece(self, weights: Floats) -> Floats:
-        """Return the mean ECE under weights [R, C], shape [R]; positions without rows do not count."""
-        total = np.maximum(weights @ self.rows.T, 1e-12)  # [R, γ]
-        ece = np.stack([np.abs(weights @ e).sum(axis=1) for e in self.excess], axis=1) / total
-        seen = self.rows.sum(axis=1) > 0
-        return np.asarray(ece[:, seen].mean(axis=1))
 
-    def gain_over(self, other: "_ClusterExcess", hashes: Hashes, seed: int) -> bool:
-        """Return whether this is better by more than one standard error of the paired difference."""
-        whole = np.ones((1, len(hashes)))
-        difference = float(self.mean_ece(whole)[0] - other.mean_ece(whole)[0])
-        if difference >= 0:
-            return False
-        draws = [self.mean_ece(w) - other.mean_ece(w) for _, w in weight_blocks(hashes, _DRAWS, seed)]
-        return difference < -float(np.std(np.concatenate(draws)))
+def _is_gain(new: Floats, old: Floats, hashes: Hashes, seed: int) -> bool:
+    """Return whether the new sums are better by more than one standard error of the paired difference."""
+    gain = float((_mean_ece(old.sum(axis=0)[None]) - _mean_ece(new.sum(axis=0)[None]))[0])
+    if gain <= 0:
+        return False
+    drawn = [_mean_ece(weighted_sums(sums, hashes, _DRAWS, seed)) for sums in (new, old)]
+    return gain > float(np.std(drawn[0] - drawn[1]))

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.calibration.fit_record import Objective
-from dspark_calib.calibration.rows import FitRows, PositionBlock
+from dspark_calib.calibration.row_blocks import PositionBlock
+from dspark_calib.calibration.rows import FitRows
 from dspark_calib.metrics.bins import CLAMP, weighted_counts
-from dspark_calib.metrics.bootstrap import Hashes, weight_blocks
-from dspark_calib.metrics.passes import map_in_order
+from dspark_calib.metrics.bootstrap import Hashes, weighted_sums
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -43,12 +43,10 @@ class ClusterObjective:
     def replicates(self, hashes: Hashes, draws: int, seed: int) -> Floats:
         """Return the objective under bootstrap weights, shape [draws, m]."""
         clusters, m, cells = self.sums.shape
-        flat, out = self.sums.reshape(clusters, m * cells), np.empty((draws, m))
-        for block, w in weight_blocks(hashes, draws, seed):
-            total = w @ self.rows
-            total[total == 0] = np.nan
-            out[block] = np.abs((w @ flat).reshape(-1, m, cells)).sum(axis=-1) / total[:, None]
-        return out
+        values = np.concatenate([self.sums.reshape(clusters, m * cells), self.rows[:, None]], axis=1)
+        drawn = weighted_sums(values, hashes, draws, seed)
+        total = np.where(drawn[:, -1:] > 0, drawn[:, -1:], np.nan)
+        return np.asarray(np.abs(drawn[:, :-1]).reshape(draws, m, cells).sum(axis=-1) / total)
 
 
 def evaluate_by_cluster(rows: FitRows, objective: Objective, temperatures: Floats, bins: int) -> ClusterObjective:
@@ -60,27 +58,85 @@ def evaluate_by_cluster(rows: FitRows, objective: Objective, temperatures: Float
         temperatures: Shape [m].
         bins: Of the ECE.
     """
-    sums = np.zeros((rows.clusters, len(temperatures), bins if objective == "ece" else 1))
-
-    def evaluated(block: PositionBlock) -> tuple[PositionBlock, Floats]:
-        return block, _block_sums(block, block.local, len(block.present), objective, temperatures, bins)
-
-    for block, part in map_in_order(evaluated, rows.blocks(), rows.threads):
-        sums[block.present] += part
+    sums = rows.over_position(
+        ClusterPass(clusters=rows.clusters, objective=objective, temperatures=temperatures, bins=bins)
+    )
     return ClusterObjective(temperatures=temperatures, sums=sums, rows=rows.cluster_sizes)
 
 
 def evaluate_totals(rows: FitRows, objective: Objective, temperatures: Floats, bins: int) -> Floats:
     """Evaluate every temperature at the position at hand over all rows, shape [m]; memory does not know clusters."""
-    sums = np.zeros((len(temperatures), bins if objective == "ece" else 1))
-
-    def evaluated(block: PositionBlock) -> Floats:
-        whole = np.zeros(len(block), dtype=np.int64)
-        return np.asarray(_block_sums(block, whole, 1, objective, temperatures, bins)[0])
-
-    for part in map_in_order(evaluated, rows.blocks(), rows.threads):
-        sums += part
+    sums = rows.over_position(TotalPass(objective=objective, temperatures=temperatures, bins=bins))
     return np.asarray(np.abs(sums).sum(axis=1) / rows.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPass:
+    """Sums of an objective by cluster, temperature and cell, float64 [c, m, cells].
+
+    Attributes:
+        clusters: c.
+        objective: `ece`, `brier` or `nll`.
+        temperatures: Shape [m].
+        bins: Of the ECE.
+    """
+
+    clusters: int
+    objective: Objective
+    temperatures: Floats
+    bins: int
+
+    def zero(self) -> Floats:
+        """Return sums of no rows."""
+        return np.zeros((self.clusters, len(self.temperatures), _cells(self.objective, self.bins)))
+
+    def part(self, block: PositionBlock) -> tuple[PositionBlock, Floats]:
+        """Sum a block over its own clusters."""
+        clusters = len(block.present)
+        return block, _block_sums(block, block.local, clusters, self.objective, self.temperatures, self.bins)
+
+    def add(self, total: Floats, part: tuple[PositionBlock, Floats]) -> None:
+        """Add a block."""
+        block, sums = part
+        total[block.present] += sums
+
+    def merge(self, total: Floats, other: Floats) -> None:
+        """Add the sums of other rows."""
+        total += other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalPass:
+    """The same over all clusters, float64 [m, cells].
+
+    Attributes:
+        objective: `ece`, `brier` or `nll`.
+        temperatures: Shape [m].
+        bins: Of the ECE.
+    """
+
+    objective: Objective
+    temperatures: Floats
+    bins: int
+
+    def zero(self) -> Floats:
+        """Return sums of no rows."""
+        return np.zeros((len(self.temperatures), _cells(self.objective, self.bins)))
+
+    def part(self, block: PositionBlock) -> Floats:
+        """Sum a block."""
+        whole = np.zeros(len(block), dtype=np.int64)
+        return np.asarray(_block_sums(block, whole, 1, self.objective, self.temperatures, self.bins)[0])
+
+    def add(self, total: Floats, part: Floats) -> None:
+        """Add a block, or the sums of other rows."""
+        total += part
+
+    merge = add
+
+
+def _cells(objective: Objective, bins: int) -> int:
+    return bins if objective == "ece" else 1
 
 
 def _block_sums(

@@ -1,21 +1,16 @@
-"""The rows a fit looks at: those of chosen clusters, in small blocks, position by position.
+"""The rows of a sequential fit: which take part, how many carry a label, and the position at hand."""
 
-A sequential fit moves left to right; `FitRows` keeps the prefix survival of the positions already fitted,
-in memory where the rows are, otherwise computed again on each pass.
-"""
-
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.sample import Sample, first_of_each
-from dspark_calib.metrics.judged import JudgedBatch, JudgedTrace
-from dspark_calib.metrics.passes import map_in_order
-from dspark_calib.metrics.view_sums import View
-from dspark_calib.survival import sigmoid
+from dspark_calib.calibration.row_blocks import PositionBlock, RowBlock, RowBlocks, RowChoice
+from dspark_calib.calibration.sample import SAMPLE_ROUNDS, Sample, first_of_each
+from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.passes import Pass
+from dspark_calib.metrics.scored_rows import View
 
 if TYPE_CHECKING:
     from dspark_calib.metrics.bootstrap import Hashes
@@ -23,47 +18,12 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
-
-BLOCK_ROWS = 65_536  # threads seldom wait for the interpreter's lock; smaller blocks were slower on two
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionBlock:
-    """The rows of one block that carry a label at one position; arrays of shape [n].
-
-    Attributes:
-        magnitude: |z_k| in float64.
-        positive: Whether z_k ≥ 0.
-        prior: Prefix survival a_{k-1} under the temperatures fitted so far (1 in the conditional view).
-        label: 0 or 1, float64.
-        local: Index into `present`.
-        present: Clusters of the block, shape [c].
-    """
-
-    magnitude: Floats
-    positive: Booleans
-    prior: Floats
-    label: Floats
-    local: Integers
-    present: Integers
-
-    def __len__(self) -> int:
-        return len(self.label)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowBlock:
-    """Rows of a block, all positions; `local` indexes `present`, the clusters of the block."""
-
-    logits: npt.NDArray[np.float32]
-    accepted: npt.NDArray[np.int16]
-    observed: npt.NDArray[np.int16]
-    local: Integers
-    present: Integers
+Part = TypeVar("Part")
+Total = TypeVar("Total")
 
 
 class FitRows:
-    """Rows of chosen clusters of a judged trace, seen in one view.
+    """Rows of chosen clusters of a judged trace, seen in one view, position after position.
 
     Args:
         judged: The trace.
@@ -77,8 +37,8 @@ class FitRows:
         view: The view.
         hashes: Of the clusters that take part, uint64 [c].
         clusters: Their number.
-        threads: Threads of every pass.
         total: Rows, with a label or not.
+        threads: Threads of every pass.
     """
 
     def __init__(
@@ -90,19 +50,16 @@ class FitRows:
         *,
         all_rows: bool = False,
     ) -> None:
-        self.gamma, self.view, self._all_rows = judged.gamma, view, all_rows
-        self._judged, self._row_limit, self.threads = judged, row_limit, judged.threads
+        self.gamma, self.view, self.threads = judged.gamma, view, judged.threads
         taking_part = np.ones(len(judged.clusters), dtype=bool) if members is None else members
-        self._number = np.where(taking_part, np.cumsum(taking_part) - 1, -1)
+        number = np.where(taking_part, np.cumsum(taking_part) - 1, -1)
+        choice = RowChoice(view=view, number=number, row_limit=row_limit, all_rows=all_rows)
         self.hashes: Hashes = judged.clusters.hashes[taking_part]
-        self.clusters = int(taking_part.sum())
-        self._fixed: list[float] = []
-        keep = judged.cached or row_limit is not None
-        self._blocks: list[RowBlock] | None = list(self._read()) if keep else None
-        self._prior: list[Floats] | None = None
-        self.total = 0
-        self._sizes, self._positives = self._count()
-        self.restart()
+        self.clusters = choice.clusters
+        self._blocks = RowBlocks(judged.rows, choice)
+        self._fixed: tuple[float, ...] = ()
+        counts = self.over_rounds(CountPass(choice=choice, gamma=self.gamma))
+        self.total, self._sizes, self._positives = int(counts.total), counts.sizes, counts.positives
 
     @property
     def count(self) -> int:
@@ -124,29 +81,26 @@ class FitRows:
         """The position at hand, 0-based: the number of temperatures fixed."""
         return len(self._fixed)
 
-    def restart(self, fixed: tuple[float, ...] = ()) -> None:
-        """Go back to the first position, or to the one after the temperatures given."""
-        self._fixed = []
-        if self._blocks is not None:
-            self._prior = [np.ones(len(b.accepted)) for b in self._blocks]
-        for temperature in fixed:
-            self.fix(temperature)
+    def restart(self) -> None:
+        """Go back to the first position."""
+        self._fixed = ()
 
     def fix(self, temperature: float) -> None:
         """Fix the temperature of the position at hand and go to the next."""
-        if self._prior is not None and self._blocks is not None and self.view == "cumulative":
-            k = self.position
+        self._fixed = (*self._fixed, temperature)
 
-            def confidence(block: RowBlock) -> Floats:
-                return sigmoid(block.logits[:, k].astype(np.float64) / temperature)
+    def over_position(self, pass_: Pass[PositionBlock, Part, Total]) -> Total:
+        """Run a pass over the rows that carry a label at the position at hand."""
+        return self._blocks.over_position(self._fixed, pass_)
 
-            for prior, c in zip(self._prior, map_in_order(confidence, self._blocks, self.threads), strict=True):
-                prior *= c  # noqa: PLW2901 - in place
-        self._fixed.append(temperature)
+    def over_rounds(self, pass_: Pass[RowBlock, Part, Total]) -> Total:
+        """Run a pass over all rows with all positions."""
+        return self._blocks.over_rounds(pass_)
 
     def sample(self) -> Sample:
-        """Return the rows as arrays."""
-        blocks = list(self.whole_blocks())
+        """Return the rows as arrays; of many, the first ones of each cluster."""
+        limit = None if self.total <= SAMPLE_ROUNDS else max(SAMPLE_ROUNDS // self.clusters, 1)
+        blocks = self.over_rounds(GatherPass(clusters=self.clusters, limit=limit)).blocks
         return Sample(
             logits=np.concatenate([b.logits for b in blocks]).astype(np.float64),
             accepted=np.concatenate([b.accepted for b in blocks]),
@@ -155,69 +109,100 @@ class FitRows:
             view=self.view,
         )
 
-    def whole_blocks(self) -> Iterator[RowBlock]:
-        """Yield all rows with all positions."""
-        yield from self._read() if self._blocks is None else self._blocks
 
-    def blocks(self) -> Iterator[PositionBlock]:
-        """Yield the rows that carry a label at the position at hand."""
-        if self._blocks is not None and self._prior is not None:
-            for block, prior in zip(self._blocks, self._prior, strict=True):
-                yield self._at_position(block, prior)
-            return
-        for block in self._read():
-            yield self._at_position(block, self._computed_prior(block))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Rows that a fit looks at.
 
-    def _computed_prior(self, block: RowBlock) -> Floats:
-        prior = np.ones(len(block.accepted))
-        if self.view == "cumulative":
-            for k, temperature in enumerate(self._fixed):
-                prior *= sigmoid(block.logits[:, k].astype(np.float64) / temperature)
-        return prior
+    Attributes:
+        sizes: With a label, by position and cluster, float64 [γ, c].
+        positives: With label 1, by position, int64 [γ].
+        total: With a label or not, int64 scalar array.
+    """
 
-    def _count(self) -> tuple[Floats, Integers]:
-        """Count the rows of each position and cluster, shape [γ, c], and those with label 1, shape [γ]."""
-        sizes, positives = np.zeros((self.gamma, self.clusters)), np.zeros(self.gamma, dtype=np.int64)
-        for block in self.whole_blocks():
-            self.total += len(block.accepted)
-            for k in range(self.gamma):
-                labelled = self._labelled(block, k)
-                part = np.bincount(block.local[labelled], minlength=len(block.present))
-                sizes[k, block.present] += part
-                positives[k] += int((labelled & (block.accepted > k)).sum())
-        return sizes, positives
+    sizes: Floats
+    positives: Integers
+    total: Integers
 
-    def _labelled(self, block: RowBlock, k: int) -> Booleans:
-        rows = (block.observed > k) | self._all_rows
-        return rows & (block.accepted >= k) if self.view == "conditional" else rows
 
-    def _at_position(self, block: RowBlock, prior: Floats) -> PositionBlock:
-        k = self.position
-        rows = self._labelled(block, k)
-        chosen: Booleans | slice = slice(None) if rows.all() else rows
-        z = block.logits[chosen, k].astype(np.float64)
-        return PositionBlock(
-            magnitude=np.abs(z),
-            positive=z >= 0,
-            prior=prior[chosen],
-            label=(block.accepted[chosen] > k).astype(np.float64),
-            local=block.local[chosen],
-            present=block.present,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountPass:
+    """Counts rows.
+
+    Attributes:
+        choice: Which labels count.
+        gamma: γ.
+    """
+
+    choice: RowChoice
+    gamma: int
+
+    def zero(self) -> Counts:
+        """Return counts of no rows."""
+        return Counts(
+            sizes=np.zeros((self.gamma, self.choice.clusters)),
+            positives=np.zeros(self.gamma, dtype=np.int64),
+            total=np.zeros((), dtype=np.int64),
         )
 
-    def _read(self) -> Iterator[RowBlock]:
-        seen = np.zeros(self.clusters, dtype=np.int64) if self._row_limit is not None else None
-        for batch in self._judged.batches():
-            numbers = self._number[batch.cluster]
-            rows = numbers >= 0
-            if seen is not None and self._row_limit is not None:
-                rows &= first_of_each(numbers, seen, self._row_limit)
-            kept = batch if rows.all() else batch.take(rows)
-            for start in range(0, len(kept), BLOCK_ROWS):
-                yield self._block(kept.take(slice(start, start + BLOCK_ROWS)))
+    def part(self, block: RowBlock) -> tuple[RowBlock, Floats, Integers]:
+        """Count a block."""
+        sizes, positives = np.empty((self.gamma, len(block.present))), np.empty(self.gamma, dtype=np.int64)
+        for k in range(self.gamma):
+            labelled = self.choice.labelled(block, k)
+            sizes[k] = np.bincount(block.local[labelled], minlength=len(block.present))
+            positives[k] = (labelled & (block.accepted > k)).sum()
+        return block, sizes, positives
 
-    def _block(self, batch: JudgedBatch) -> RowBlock:
-        present, local = np.unique(self._number[batch.cluster], return_inverse=True)
-        return RowBlock(
-            logits=batch.logits, accepted=batch.accepted, observed=batch.observed, local=local, present=present
-        )
+    def add(self, total: Counts, part: tuple[RowBlock, Floats, Integers]) -> None:
+        """Add a block."""
+        block, sizes, positives = part
+        total.sizes[:, block.present] += sizes
+        total.positives[:] += positives
+        total.total[...] += len(block)
+
+    def merge(self, total: Counts, other: Counts) -> None:
+        """Add the counts of other rows."""
+        total.sizes[:] += other.sizes
+        total.positives[:] += other.positives
+        total.total[...] += other.total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gathered:
+    """Rows as they come, and how many of each cluster there are so far, int64 [c]."""
+
+    blocks: list[RowBlock]
+    seen: Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatherPass:
+    """Gathers rows.
+
+    Attributes:
+        clusters: c.
+        limit: Rows wanted of each cluster, the first ones by row order; None wants all.
+    """
+
+    clusters: int
+    limit: int | None
+
+    def zero(self) -> Gathered:
+        """Return no rows."""
+        return Gathered(blocks=[], seen=np.zeros(self.clusters, dtype=np.int64))
+
+    def part(self, block: RowBlock) -> RowBlock:
+        """Return the block; which of its rows come first is not known before their turn."""
+        return block
+
+    def add(self, total: Gathered, part: RowBlock) -> None:
+        """Add the wanted rows of a block."""
+        if self.limit is not None:
+            part = part.take(first_of_each(part.present[part.local], total.seen, self.limit))
+        total.blocks.append(part)
+
+    def merge(self, total: Gathered, other: Gathered) -> None:
+        """Add the rows of a later part of the trace."""
+        for block in other.blocks:
+            self.add(total, block)

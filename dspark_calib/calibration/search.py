@@ -49,6 +49,7 @@ def search(
     *,
     target: float = 1.0,
     seed: int = 0,
+    details: bool = True,
     exhaustive: bool | None = None,
 ) -> Searched:
     """Search the position at hand.
@@ -60,6 +61,7 @@ def search(
         bins: Of the ECE.
         target: The temperature that `parsimonious` stays nearest to.
         seed: Of the replicates that tell how far from the minimum is one standard error.
+        details: Whether the curve and the candidates of an interval are wanted, or the temperature alone.
         exhaustive: Whether to evaluate every temperature; None decides by the number of rows.
     """
     if exhaustive is None:
@@ -67,7 +69,9 @@ def search(
     sketched = objective == "ece" and not exhaustive
     known = _Known(rows, objective, bins, keep=sketched or rows.clusters <= SMALL_CLUSTERS)
     reach, fine, curve = (_those_that_can_win if sketched else _every_temperature)(known, _slack_bound(rows, select))
-    wanted = [np.array([1.0, known.best]), _for_the_interval(known, fine)]
+    wanted = [np.array([1.0, known.best])]
+    if details:
+        wanted.append(_for_the_interval(known, fine))
     if select == "parsimonious":
         wanted.append(_down_to_the_first_good(known, _preferred(reach, known.best, target), seed))
     candidates = known.by_cluster(np.unique(np.concatenate(wanted)))
@@ -144,14 +148,14 @@ def _every_temperature(known: _Known, slack: float) -> tuple[Floats, Floats, Cur
 
 def _those_that_can_win(known: _Known, slack: float) -> tuple[Floats, Floats, Curve]:
     """Evaluate the temperatures that can be the minimum; return those that can lie within the slack of it too."""
-    sketch, grid = build_sketch(known.rows), default_grid()
-    quick = sketch.coarser().bounds(grid, known.bins)
+    sketch, grid, threads = build_sketch(known.rows), default_grid(), known.rows.threads
+    quick = sketch.coarser().bounds(grid, known.bins, threads)
     curve = tuple(zip(grid.tolist(), quick.estimate.tolist(), strict=True))
     known.add(grid[np.argsort(quick.estimate, kind="stable")[:_AT_ONCE]])
     coarse = grid[quick.low <= known.least]
-    _find_minimum(known, coarse, sketch.bounds(coarse, known.bins))
+    _find_minimum(known, coarse, sketch.bounds(coarse, known.bins, threads))
     fine = fine_grid(known.best)
-    fine_bounds = sketch.bounds(fine, known.bins)
+    fine_bounds = sketch.bounds(fine, known.bins, threads)
     _find_minimum(known, fine, fine_bounds)
     reach = [t[b.low <= known.least + slack] for t, b in ((grid, quick), (fine, fine_bounds))]
     return np.concatenate(reach), fine, curve

@@ -18,7 +18,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.rows import FitRows, PositionBlock
+from dspark_calib.calibration.row_blocks import PositionBlock
+from dspark_calib.calibration.rows import FitRows
 from dspark_calib.metrics.passes import map_in_order
 from dspark_calib.survival import sigmoid
 
@@ -97,9 +98,9 @@ class Sketch:
             accepted=merged(self.accepted).astype(np.int64),
         )
 
-    def bounds(self, temperatures: Floats, bins: int) -> Bounds:
+    def bounds(self, temperatures: Floats, bins: int, threads: int = 1) -> Bounds:
         """Bound the ECE at each temperature."""
-        pairs = [self._bound(t, bins) for t in temperatures.tolist()]
+        pairs = list(map_in_order(lambda t: self._bound(t, bins), temperatures.tolist(), threads))
         return Bounds(estimate=np.array([e for e, _ in pairs]), error=np.array([b for _, b in pairs]))
 
     def _bound(self, temperature: float, bins: int) -> tuple[float, float]:
@@ -195,31 +196,70 @@ def build_sketch(rows: FitRows) -> Sketch:
     """Make the sketch of the position at hand in one pass."""
     alone = rows.view == "conditional" or rows.position == 0
     columns, height = (COLUMNS_ALONE, 1) if alone else (COLUMNS, ROWS)
-    width = height + 1  # the first entry of a column stays 0, so that running sums are made in place
-    survival, moment = np.zeros(columns * width), np.zeros(columns * width)
-    labels = np.zeros(columns * width, dtype=np.int64)  # label 0 counted in the low half, label 1 in the high half
-
-    def placed(block: PositionBlock) -> tuple[PositionBlock, Floats, Integers, Integers]:
-        z = np.where(block.positive, block.magnitude, -block.magnitude)
-        column = np.minimum((sigmoid(z / _WARP) * columns).astype(np.int64), columns - 1)
-        level = np.minimum((block.prior * height).astype(np.int64), height - 1)
-        inner = (column > 0) & (column < columns - 1)
-        label = np.where(block.label > 0, _HIGH, 1)
-        return block, np.where(inner, z * block.prior, 0.0), label, column * width + level + 1
-
-    for block, first_moment, label, cell in map_in_order(placed, rows.blocks(), rows.threads):
-        np.add.at(survival, cell, block.prior)
-        np.add.at(moment, cell, first_moment)
-        np.add.at(labels, cell, label)
-    shape = (columns, width)
-    labels = _running(labels.reshape(shape))
+    cells = rows.over_position(SketchPass(columns=columns, height=height))
+    labels = _running(cells.labels)
     return Sketch(
         edges=_column_edges(columns),
-        survival=_running(survival.reshape(shape)),
-        moment=_running(moment.reshape(shape)),
+        survival=_running(cells.survival),
+        moment=_running(cells.moment),
         rejected=labels % _HIGH,
         accepted=labels // _HIGH,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SketchCells:
+    """Sums by column of z and level of a_{k-1}, shape [X, Y+1]; the first entry of a column stays 0.
+
+    Attributes:
+        survival: Σ a.
+        moment: Σ a·z, 0 in the end columns.
+        labels: Rows with label 0 in the low half of the number, with label 1 in the high half.
+    """
+
+    survival: Floats
+    moment: Floats
+    labels: Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SketchPass:
+    """Fills the cells of a sketch.
+
+    Attributes:
+        columns: X, even in σ(z/2).
+        height: Y, levels of a_{k-1}.
+    """
+
+    columns: int
+    height: int
+
+    def zero(self) -> SketchCells:
+        """Return cells of no rows."""
+        shape = (self.columns, self.height + 1)
+        return SketchCells(survival=np.zeros(shape), moment=np.zeros(shape), labels=np.zeros(shape, dtype=np.int64))
+
+    def part(self, block: PositionBlock) -> tuple[Integers, Floats, Floats, Integers]:
+        """Return the cell of each row, and what it adds there."""
+        z = np.where(block.positive, block.magnitude, -block.magnitude)
+        column = np.minimum((sigmoid(z / _WARP) * self.columns).astype(np.int64), self.columns - 1)
+        level = np.minimum((block.prior * self.height).astype(np.int64), self.height - 1)
+        inner = (column > 0) & (column < self.columns - 1)
+        moment = np.where(inner, z * block.prior, 0.0)
+        return column * (self.height + 1) + level + 1, block.prior, moment, np.where(block.label > 0, _HIGH, 1)
+
+    def add(self, total: SketchCells, part: tuple[Integers, Floats, Floats, Integers]) -> None:
+        """Add a block."""
+        cell, survival, moment, label = part
+        np.add.at(total.survival.reshape(-1), cell, survival)
+        np.add.at(total.moment.reshape(-1), cell, moment)
+        np.add.at(total.labels.reshape(-1), cell, label)
+
+    def merge(self, total: SketchCells, other: SketchCells) -> None:
+        """Add the cells of other rows."""
+        total.survival[:] += other.survival
+        total.moment[:] += other.moment
+        total.labels[:] += other.labels
 
 
 def _column_edges(columns: int) -> Floats:

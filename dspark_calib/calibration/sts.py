@@ -5,6 +5,8 @@ positions fixed. The search looks at `grids`, the rule that picks among good tem
 and a position whose data cannot bear a fit keeps T = 1 and says why.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -27,6 +29,8 @@ def fit_sts(
     select: Selection = "parsimonious",
     bins: int = DEFAULT_BINS,
     seed: int = 0,
+    details: bool = True,
+    told: Callable[[int], None] | None = None,
 ) -> TemperatureFit:
     """Fit all positions of a block, left to right.
 
@@ -36,41 +40,52 @@ def fit_sts(
         select: `parsimonious` or `paper`.
         bins: Of the ECE.
         seed: Of the replicates behind selection and intervals.
+        details: Whether intervals and curves are wanted, or the temperatures alone, which are the same.
+        told: Called with the number of positions done.
     """
     rows.restart()
     facts = survey_positions(rows)
     positions = []
     for k in range(rows.gamma):
-        fit = fit_position(rows, facts[k], objective=objective, select=select, bins=bins, seed=seed)
+        fit = fit_position(rows, facts[k], objective=objective, select=select, bins=bins, seed=seed, details=details)
         rows.fix(fit.temperature)
         positions.append(fit)
+        if told is not None:
+            told(k + 1)
     return TemperatureFit(
         positions=tuple(positions), objective=objective, grid="default", select=select, view=rows.view
     )
 
 
 def fit_position(
-    rows: FitRows, facts: PositionFacts, *, objective: Objective, select: Selection, bins: int, seed: int
+    rows: FitRows,
+    facts: PositionFacts,
+    *,
+    objective: Objective,
+    select: Selection,
+    bins: int,
+    seed: int,
+    details: bool = True,
 ) -> PositionFit:
     """Fit the position at hand, or keep T = 1 where its data cannot bear a fit."""
     flags = facts.flags
     if flags or (select == "parsimonious" and not facts.needs_temperature):
         return _kept(rows, facts, objective, bins)
     target = facts.likely_temperature
-    found = search(rows, objective, select, bins, target=target, seed=seed)
+    found = search(rows, objective, select, bins, target=target, seed=seed, details=details)
     choice = choose(found.candidates, rows.hashes, select, seed, target)
     values = dict(zip(found.candidates.temperatures.tolist(), found.candidates.objective.tolist(), strict=True))
     return PositionFit(
         position=rows.position + 1,
         temperature=choice.temperature,
         best_temperature=found.best,
-        interval=choice.interval,
+        interval=choice.interval if details else None,
         objective_before=values[1.0],
         objective_after=values[choice.temperature],
         flags=("at_grid_edge",) if at_edge(found.best) else (),
         n=facts.n,
         positives=facts.positives,
-        curve=found.curve,
+        curve=found.curve if details else (),
     )
 
 

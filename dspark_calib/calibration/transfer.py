@@ -1,19 +1,14 @@
 """Temperatures fitted on each group alone, and how they do on the others."""
 
-from collections.abc import Callable, Mapping
-
-import numpy as np
+from collections.abc import Mapping
 
 from dspark_calib.calibration.cross_fit import Fitter, cross_fit_temperatures
 from dspark_calib.calibration.evaluate import cluster_temperatures
-from dspark_calib.calibration.rows import FitRows
 from dspark_calib.calibration.sample import Sample, mean_defined
 from dspark_calib.calibration.tables import Transfer
 from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.view_sums import View
+from dspark_calib.metrics.scored_rows import View
 from dspark_calib.survival import sigmoid
-
-RowMaker = Callable[[np.ndarray], FitRows]
 
 
 def fit_groups(judged: JudgedTrace, view: View, fit: Fitter) -> Mapping[str, tuple[float, ...]]:
@@ -25,7 +20,7 @@ def fit_groups(judged: JudgedTrace, view: View, fit: Fitter) -> Mapping[str, tup
         fit: The procedure.
     """
     table = judged.clusters
-    return {name: fit(FitRows(judged, view, table.group == g)).temperatures for g, name in enumerate(table.group_names)}
+    return {name: fit(judged, view, table.group == g, None) for g, name in enumerate(table.group_names)}
 
 
 def compute_transfer(

@@ -10,12 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.diagnostics.finding import Finding
-from dspark_calib.metrics.bins import weighted_counts
 from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.judged_rows import JudgedBatch, compact
+from dspark_calib.metrics.passes import map_in_order
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
-LAGS = (-3, -2, -1, 1, 2, 3)
+LAGS = (0, -3, -2, -1, 1, 2, 3)
+_REACH = max(LAGS)
 _BINS = 512
 _QUANTILE = 4.0  # standard errors: six lags are tried, and a stop must be sure
 _LIMIT = 16.0
@@ -27,57 +30,89 @@ def check_pairing(judged: JudgedTrace) -> Iterator[Finding]:
     Rounds are compared within their prompt only. The statistic is the AUROC of z_1 at each lag, from ranks on
     a fine scale, and the clustered standard error of its difference from lag 0.
     """
-    ranks = _Ranks.of(judged)
-    if ranks is None:
+    ranks = _ranks(judged)
+    if ranks is None or judged.rounds < 2 * _REACH:
         return
-    own, _ = ranks.at(0)
-    best = max(LAGS, key=lambda lag: ranks.at(lag)[0])
-    value, influence = ranks.at(best)
-    se = float(np.sqrt(((influence - ranks.at(0)[1]) ** 2).sum()))
-    if value - own > _QUANTILE * max(se, 1e-12):
+    auroc, influence = _by_lag(_lag_sums(judged, ranks))
+    best = int(np.argmax(auroc))
+    se = float(np.sqrt(((influence[best] - influence[0]) ** 2).sum()))
+    if auroc[best] - auroc[0] > _QUANTILE * max(se, 1e-12):
+        lag = LAGS[best]
         yield Finding(
             name="wrong_row",
             severity="stop",
             count=judged.rounds,
-            message=f"logits rank the labels of the round {abs(best)} {'later' if best > 0 else 'earlier'} better than "
-            f"their own (AUROC {value:.3f} against {own:.3f}); the recorder paired them with the wrong row",
+            message=f"logits rank the labels of the round {abs(lag)} {'later' if lag > 0 else 'earlier'} better than "
+            f"their own (AUROC {auroc[best]:.3f} against {auroc[0]:.3f}); the recorder paired them with the wrong row",
         )
 
 
-class _Ranks:
-    """Rank of z_1 among all rounds, the label of draft 1 and the prompt of each round."""
+def _ranks(judged: JudgedTrace) -> Floats | None:
+    """Return the rank of each score among all rounds, in (0, 1), or None where only one label occurs."""
+    counts, accepted = np.zeros(_BINS, dtype=np.int64), 0
+    for batch in judged.batches():
+        counts += np.bincount(_scores(batch), minlength=_BINS)
+        accepted += int((batch.accepted > 0).sum())
+    if accepted in (0, judged.rounds):
+        return None
+    return np.asarray((np.cumsum(counts) - counts / 2) / counts.sum())
 
-    def __init__(
-        self, rank: Floats, label: npt.NDArray[np.bool_], cluster: npt.NDArray[np.int32], clusters: int
-    ) -> None:
-        self._rank, self._label, self._cluster, self._clusters = rank, label, cluster, clusters
 
-    @classmethod
-    def of(cls, judged: JudgedTrace) -> "_Ranks | None":
-        scores, labels, clusters = [], [], []
-        for batch in judged.batches():
-            z = np.clip(batch.logits[:, 0].astype(np.float64), -_LIMIT, _LIMIT)
-            scores.append(((z + _LIMIT) * (_BINS - 1) / (2 * _LIMIT)).astype(np.int16))
-            labels.append(batch.accepted > 0)
-            clusters.append(batch.cluster)
-        score, label = np.concatenate(scores), np.concatenate(labels)
-        if len(score) < 2 * max(map(abs, LAGS)) or label.all() or not label.any():
-            return None
-        counts = np.bincount(score, minlength=_BINS)
-        rank = (np.cumsum(counts) - counts / 2) / counts.sum()
-        return cls(rank[score], label, np.concatenate(clusters), len(judged.clusters))
+def _scores(batch: JudgedBatch) -> Integers:
+    z = np.clip(batch.logits[:, 0].astype(np.float64), -_LIMIT, _LIMIT)
+    return np.asarray(((z + _LIMIT) * ((_BINS - 1) / (2 * _LIMIT))).astype(np.int64))
 
-    def at(self, lag: int) -> tuple[float, Floats]:
-        """Return the AUROC of z_1 of row i against the label of row i + lag, and each prompt's influence on it."""
-        n = len(self._rank)
-        first, second = slice(max(0, -lag), n - max(0, lag)), slice(max(0, lag), n - max(0, -lag))
-        same = self._cluster[first] == self._cluster[second]
-        rank, label, cluster = self._rank[first][same], self._label[second][same], self._cluster[first][same]
-        if label.all() or not label.any():
-            return 0.5, np.zeros(self._clusters)
-        # With ranks in (0, 1) over all rows: AUROC = ½ + mean rank of positives - mean rank of negatives, over 2·½.
-        positive, negative = rank[label], rank[~label]
-        auroc = 0.5 + (positive.mean() - negative.mean())
-        gained = weighted_counts(cluster[label], positive - positive.mean(), self._clusters) / len(positive)
-        lost = weighted_counts(cluster[~label], negative - negative.mean(), self._clusters) / len(negative)
-        return float(auroc), gained - lost
+
+def _lag_sums(judged: JudgedTrace, ranks: Floats) -> Floats:
+    """Return rows and summed ranks by lag, cluster and label, shape [7, C, 2, 2]."""
+    total = np.zeros((len(LAGS), len(judged.clusters), 2, 2))
+
+    def summed(window: tuple[JudgedBatch, int]) -> tuple[Integers, Floats]:
+        return _window_sums(*window, ranks)
+
+    for present, part in map_in_order(summed, _windows(judged), judged.threads):
+        total[:, present] += part
+    return total
+
+
+def _windows(judged: JudgedTrace) -> Iterator[tuple[JudgedBatch, int]]:
+    """Yield each batch behind the last rows of the one before, with their number: no pair is lost or met twice."""
+    before: JudgedBatch | None = None
+    for batch in judged.batches():
+        if before is None:
+            yield batch, 0
+        else:
+            yield before.then(batch), len(before)
+        tail = batch if before is None or len(batch) >= _REACH else before.then(batch)
+        before = tail.take(slice(-_REACH, None))
+
+
+def _window_sums(window: JudgedBatch, old: int, ranks: Floats) -> tuple[Integers, Floats]:
+    """Return the clusters of a window, and the sums of its pairs whose later row is none of the `old` first ones."""
+    rank, label = ranks[_scores(window)], (window.accepted > 0).astype(np.int64)
+    present, local = compact(window.cluster)
+    size, n = len(present), len(window)
+    out = np.empty((len(LAGS), size, 2, 2))
+    for index, lag in enumerate(LAGS):
+        later = np.arange(max(old, abs(lag)), n)
+        earlier = later - abs(lag)
+        scored, labelled = (earlier, later) if lag > 0 else (later, earlier)
+        same = local[scored] == local[labelled]
+        cell = local[scored][same] * 2 + label[labelled][same]
+        out[index, :, :, 0] = np.bincount(cell, minlength=size * 2).reshape(size, 2)
+        out[index, :, :, 1] = np.bincount(cell, weights=rank[scored][same], minlength=size * 2).reshape(size, 2)
+    return present, out
+
+
+def _by_lag(sums: Floats) -> tuple[Floats, Floats]:
+    """Return the AUROC of z_1 of row i against the label of row i + lag, [7], and each prompt's influence, [7, C].
+
+    With ranks in (0, 1) over all rows it is ½ + mean rank of positives - mean rank of negatives.
+    """
+    rows, ranks = sums[..., 0], sums[..., 1]
+    total = rows.sum(axis=1)
+    mean = ranks.sum(axis=1) / np.maximum(total, 1)
+    deviation = (ranks - mean[:, None] * rows) / np.maximum(total, 1)[:, None]
+    both = (total > 0).all(axis=1)
+    auroc = np.where(both, 0.5 + mean[:, 1] - mean[:, 0], 0.5)
+    return auroc, np.where(both[:, None], deviation[..., 1] - deviation[..., 0], 0.0)

@@ -5,11 +5,13 @@ name and the replicate's number. Two evaluations with one seed therefore weigh a
 differences of their replicates are paired, between raw and calibrated, week and week, checkpoint and checkpoint.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
 
+from dspark_calib.metrics.passes import map_in_order
 from dspark_calib.trace.clusters import stable_hash
 
 Floats = npt.NDArray[np.float64]
@@ -40,11 +42,26 @@ def bootstrap_weights(hashes: Hashes, draws: range, seed: int) -> Floats:
     return np.searchsorted(_POISSON_CDF, uniform, side="right").astype(np.float64)
 
 
-def weight_blocks(hashes: Hashes, draws: int, seed: int) -> Iterator[tuple[slice, Floats]]:
-    """Yield the weights of all replicates a few at a time, with the slice of replicates they belong to."""
-    for start in range(0, draws, _BLOCK):
-        block = range(start, min(start + _BLOCK, draws))
-        yield slice(block.start, block.stop), bootstrap_weights(hashes, block, seed)
+def weighted_sums(values: npt.NDArray[np.generic], hashes: Hashes, draws: int, seed: int, threads: int = 2) -> Floats:
+    """Return Σ_c w_c · values_c of each replicate, shape [draws, …].
+
+    Args:
+        values: Sums of each cluster, shape [C, …].
+        hashes: Of the clusters, shape [C].
+        draws: Replicates.
+        seed: Of the replicates.
+        threads: Threads; no number depends on them.
+    """
+    flat = values.reshape(len(values), -1).astype(np.float64, copy=False)
+
+    def weighed(block: range) -> Floats:
+        return np.asarray(bootstrap_weights(hashes, block, seed) @ flat)
+
+    blocks = [range(start, min(start + _BLOCK, draws)) for start in range(0, draws, _BLOCK)]
+    # Threads of its own make a matrix product depend on their number, and on a busy machine wait for one another.
+    with ThreadpoolController().limit(limits=1, user_api="blas"):
+        parts = list(map_in_order(weighed, blocks, threads))
+    return np.concatenate(parts).reshape(draws, *values.shape[1:])
 
 
 def _mixed(x: Hashes) -> Hashes:

@@ -15,8 +15,9 @@ import numpy.typing as npt
 from dspark_calib.metrics.bins import BinSums, bin_indices, clamp, equal_width_edges, weighted_counts
 from dspark_calib.metrics.estimate import UNDEFINED, Estimate
 from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.scored_rows import confidences
 from dspark_calib.metrics.scores import PositionScores, ScoreDraws, Scores
-from dspark_calib.metrics.view_sums import ViewSums, confidences
+from dspark_calib.metrics.view_sums import ViewSums
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,7 +30,7 @@ class ComposedSums:
     Args:
         conditional: Sums of the conditional view under the same temperatures.
         judged: The trace.
-        temperatures: Shape [γ], [C, γ] or None; see `view_sums.score_rows`.
+        temperatures: Shape [γ], [C, γ] or None; see `scored_rows.score_rows`.
     """
 
     def __init__(self, conditional: ViewSums, judged: JudgedTrace, temperatures: npt.ArrayLike | None) -> None:

@@ -1,22 +1,41 @@
-"""Passes over a judged trace: batches are scored on threads and added up in row order.
-
-Adding in row order makes every sum the same however many threads there are.
-"""
+"""Passes over rows: parts are made on threads and added up in row order, so that no sum depends on the threads."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
-
-import numpy as np
-import numpy.typing as npt
-
-from dspark_calib.metrics.judged import JudgedBatch, JudgedTrace
-from dspark_calib.metrics.view_sums import Placements, PlacementTables, ScoredRows, View, ViewSums, score_rows
+from typing import Protocol, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
+Item = TypeVar("Item")
+ItemIn_contra = TypeVar("ItemIn_contra", contravariant=True)
+Part = TypeVar("Part")
+Total = TypeVar("Total")
 Progress = Callable[[str, int], None]
+
+
+class Pass(Protocol[ItemIn_contra, Part, Total]):
+    """A sum over rows. It can be pickled, so that workers elsewhere run it over rows of their own."""
+
+    def zero(self) -> Total:
+        """Return the total of no rows."""
+
+    def part(self, item: ItemIn_contra) -> Part:
+        """Return what a block of rows adds; runs on threads."""
+
+    def add(self, total: Total, part: Part) -> None:
+        """Add a part in place."""
+
+    def merge(self, total: Total, other: Total) -> None:
+        """Add the total of later rows in place."""
+
+
+def run_pass(pass_: Pass[Item, Part, Total], items: Iterable[Item], threads: int = 2) -> Total:
+    """Return the total over all items."""
+    total = pass_.zero()
+    for part in map_in_order(pass_.part, items, threads):
+        pass_.add(total, part)
+    return total
 
 
 def map_in_order(function: Callable[[A], B], items: Iterable[A], threads: int = 2) -> Iterator[B]:
@@ -36,43 +55,3 @@ def map_in_order(function: Callable[[A], B], items: Iterable[A], threads: int = 
         finally:
             for future in ahead:
                 future.cancel()
-
-
-def sum_view(
-    judged: JudgedTrace, view: View, temperatures: npt.ArrayLike | None, *, bins: int, progress: Progress | None = None
-) -> tuple[ViewSums, Placements]:
-    """Return all sums of one view: one pass for the histograms, one for placements among them.
-
-    Args:
-        judged: The rows.
-        view: `cumulative` or `conditional`.
-        temperatures: Shape [γ], [C, γ] or None; see `score_rows`.
-        bins: Equal-width bins.
-        progress: Called with the name of the step and the rows done.
-    """
-    table = judged.clusters
-    sums = ViewSums.zeros(len(table), len(table.group_names), judged.gamma, bins)
-
-    def scored(batch: JudgedBatch) -> ScoredRows:
-        return score_rows(batch, view, temperatures)
-
-    for rows in _told(map_in_order(scored, judged.batches(), judged.threads), judged, f"measure {view}", progress):
-        sums.add(rows, table.group)
-    ranks = PlacementTables(sums, table.group)
-    shape = (len(table), judged.gamma, 2)
-    placements = Placements(own=np.zeros(shape), overall=np.zeros(shape))
-    for rows in _told(map_in_order(scored, judged.batches(), judged.threads), judged, f"rank {view}", progress):
-        ranks.add(placements, rows)
-    return sums, placements
-
-
-def _told(
-    rows: Iterator[ScoredRows], judged: JudgedTrace, step: str, progress: Progress | None
-) -> Iterator[ScoredRows]:
-    done = 0
-    for batch in rows:
-        yield batch
-        # Position 1 of the cumulative view holds nearly every row; good enough for a bar.
-        done = min(done + len(batch.positions[0].label), judged.rounds)
-        if progress is not None:
-            progress(step, done)

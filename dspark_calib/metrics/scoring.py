@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dspark_calib.metrics.acceptance import ratio_estimate
 from dspark_calib.metrics.bins import BinSums, equal_width_edges
-from dspark_calib.metrics.bootstrap import Hashes, weight_blocks
+from dspark_calib.metrics.bootstrap import Hashes, weighted_sums
 from dspark_calib.metrics.corp import decompose_brier
 from dspark_calib.metrics.ece import compute_squared_error_debiased
 from dspark_calib.metrics.estimate import (
@@ -21,10 +21,11 @@ from dspark_calib.metrics.estimate import (
     normal_estimate,
     percentile_estimate,
 )
+from dspark_calib.metrics.placements import Placements
 from dspark_calib.metrics.ranking import auroc_of_counts, clustered_se
 from dspark_calib.metrics.scores import PositionScores, ScoreChange, ScoreDraws, Scores
 from dspark_calib.metrics.smooth_ece import smooth_ece_of_residuals
-from dspark_calib.metrics.view_sums import Placements, ViewSums
+from dspark_calib.metrics.view_sums import ViewSums
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -167,21 +168,20 @@ def _replicate(sums: GroupSums, draws: int, seed: int) -> _Replicates:
     if clusters < 2:
         empty = np.full((draws, gamma), np.nan)
         return _Replicates(ece=empty, null_ece=empty, bias=empty, brier=empty)
-    excess = sums.excess.reshape(clusters, -1)
-    n = sums.n.reshape(clusters, -1).astype(np.float64)
-    # Σ(p - y) that each cluster would have, were its bin calibrated: its excess less its share of the bin's.
-    share = np.divide(excess.sum(0), n.sum(0), out=np.zeros(gamma * bins), where=n.sum(0) > 0)
-    out = {name: np.full((draws, gamma), np.nan) for name in ("ece", "null_ece", "bias", "brier")}
-    for block, w in weight_blocks(sums.hashes, draws, seed):
-        weighted_n = w @ n
-        weighted = w @ excess
-        total = weighted_n.reshape(-1, gamma, bins).sum(-1)
-        out["ece"][block] = _over(np.abs(weighted).reshape(-1, gamma, bins).sum(-1), total)
-        null = weighted - weighted_n * share
-        out["null_ece"][block] = _over(np.abs(null).reshape(-1, gamma, bins).sum(-1), total)
-        out["bias"][block] = _over(weighted.reshape(-1, gamma, bins).sum(-1), total)
-        out["brier"][block] = _over(w @ sums.squared_error, total)
-    return _Replicates(**out)
+    n, excess = sums.n, sums.excess
+    error = np.broadcast_to(sums.squared_error[:, :, None], (clusters, gamma, 1))
+    weighted = weighted_sums(np.concatenate([n, excess, error], axis=2), sums.hashes, draws, seed)
+    n_r, excess_r, error_r = weighted[..., :bins], weighted[..., bins:-1], weighted[..., -1]
+    total = n_r.sum(-1)
+    # Σ(p - y) that each bin would have, were it calibrated: its excess less its share of the bin's.
+    share = _over(excess.sum(0), n.sum(0).astype(np.float64))
+    null = excess_r - n_r * np.where(np.isfinite(share), share, 0.0)
+    return _Replicates(
+        ece=_over(np.abs(excess_r).sum(-1), total),
+        null_ece=_over(np.abs(null).sum(-1), total),
+        bias=_over(excess_r.sum(-1), total),
+        brier=_over(error_r, total),
+    )
 
 
 def _over(numerator: Floats, denominator: Floats) -> Floats:

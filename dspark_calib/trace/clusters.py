@@ -4,6 +4,7 @@ Rounds of one prompt share its difficulty, so intervals resample prompts and spl
 Imports without prompt ids fall back to contiguous blocks of rounds, and whoever shows an interval says so.
 """
 
+import copy
 import hashlib
 
 import numpy as np
@@ -26,6 +27,12 @@ class PromptClusters:
     Args:
         expected_prompts: Prompts of the whole trace (its provenance knows). Above 50,000 they are hashed
             to 50,000 clusters, which `hashed` says.
+
+    Attributes:
+        hashed: Whether prompts are hashed.
+        has_blocks: Whether blocks of rounds stand in for prompts.
+        keys: Clusters by number.
+        unnamed: Rounds without a prompt id so far, by data set.
     """
 
     def __init__(self, expected_prompts: int = 0) -> None:
@@ -33,8 +40,14 @@ class PromptClusters:
         self.has_blocks = False
         self.keys: list[ClusterKey] = []
         self._index: dict[ClusterKey, int] = {}
-        self._unnamed: dict[str, int] = {}
+        self.unnamed: dict[str, int] = {}
         self._named: set[ClusterKey] = set()
+
+    def again(self) -> "PromptClusters":
+        """Return what gives the rows from here on the same numbers once more."""
+        other = copy.copy(self)
+        other.unnamed = dict(self.unnamed)
+        return other
 
     @property
     def prompt_count(self) -> int:
@@ -66,12 +79,12 @@ class PromptClusters:
         for code in np.unique(datasets):
             name = rounds.dataset.names[code] if code != NULL else ""
             rows = np.flatnonzero(datasets == code)
-            start = self._unnamed.get(name, 0)
+            start = self.unnamed.get(name, 0)
             blocks = (start + np.arange(len(rows))) // BLOCK_ROUNDS
             first = int(blocks[0])
             ids = [self._number((name, f"block {b}")) for b in range(first, int(blocks[-1]) + 1)]
             numbers[rows] = np.array(ids, dtype=np.int32)[blocks - first]
-            self._unnamed[name] = start + len(rows)
+            self.unnamed[name] = start + len(rows)
         return numbers
 
     def _number(self, key: ClusterKey) -> int:

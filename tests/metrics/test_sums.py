@@ -14,8 +14,11 @@ from dspark_calib.calibration import evaluate
 from dspark_calib.metrics import compute_brier, compute_ece, compute_smooth_ece
 from dspark_calib.metrics.acceptance import AcceptanceSums, round_facts
 from dspark_calib.metrics.bootstrap import bootstrap_weights, cluster_hashes
-from dspark_calib.metrics.judged import JudgedBatch
-from dspark_calib.metrics.view_sums import Placements, PlacementTables, ViewSums, score_rows
+from dspark_calib.metrics.judged_rows import JudgedBatch
+from dspark_calib.metrics.passes import run_pass
+from dspark_calib.metrics.placements import PlacementTables
+from dspark_calib.metrics.view_passes import RankPass, ViewPass
+from dspark_calib.metrics.view_sums import ViewSums
 from dspark_calib.survival import log_survival, prefix_survival
 from dspark_calib.trace import Labels, Trace, concat_rounds
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds
@@ -37,10 +40,8 @@ def small_batch(seed: int, rows: int) -> JudgedBatch:
 
 def sums_of(batches: Any, view: Any, group: Any) -> Any:
     """Accumulate batches one after the other."""
-    total = ViewSums.zeros(5, int(group.max()) + 1, GAMMA, 20)
-    for batch in batches:
-        total.add(score_rows(batch, view, None), group)
-    return total
+    groups = int(group.max()) + 1
+    return run_pass(ViewPass(view=view, temperatures=None, group=group, groups=groups, gamma=GAMMA, bins=20), batches)
 
 
 @settings(max_examples=25, deadline=None)
@@ -59,17 +60,16 @@ def test_any_split_in_any_order_gives_the_same_sums(seed: int, cuts: Any, view: 
     order.shuffle(parts)
     merged = parts[0]
     for part in parts[1:]:
-        merged = merged + part
+        merged.merge(part)
     for field in fields(ViewSums):
         np.testing.assert_allclose(getattr(merged, field.name), getattr(whole, field.name), rtol=1e-12, atol=1e-12)
-    ranks = PlacementTables(whole, group)
-    pieces = []
-    for rows in (slice(0, 60), slice(0, 23), slice(23, 60)):
-        found = Placements(own=np.zeros((5, GAMMA, 2)), overall=np.zeros((5, GAMMA, 2)))
-        ranks.add(found, score_rows(batch.take(rows), view, None))
-        pieces.append(found)
-    np.testing.assert_allclose((pieces[1] + pieces[2]).overall, pieces[0].overall, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose((pieces[1] + pieces[2]).own, pieces[0].own, rtol=1e-12, atol=1e-12)
+    ranks = RankPass(view=view, temperatures=None, tables=PlacementTables(whole, group), clusters=5)
+    everything, first, second = (
+        run_pass(ranks, [batch.take(rows)]) for rows in (slice(0, 60), slice(0, 23), slice(23, 60))
+    )
+    first.merge(second)
+    np.testing.assert_allclose(first.overall, everything.overall, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(first.own, everything.own, rtol=1e-12, atol=1e-12)
 
 
 @settings(max_examples=25, deadline=None)

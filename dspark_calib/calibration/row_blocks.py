@@ -1,0 +1,188 @@
+"""The rows a fit looks at, in small blocks: whole, or seen at one position after the temperatures fixed so far."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dspark_calib.calibration.sample import first_of_each
+from dspark_calib.metrics.judged_rows import JudgedBatch, JudgedRows, compact, rebatched
+from dspark_calib.metrics.passes import Pass, map_in_order, run_pass
+from dspark_calib.metrics.scored_rows import View
+from dspark_calib.survival import sigmoid
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+Part = TypeVar("Part")
+Total = TypeVar("Total")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionBlock:
+    """The rows of one block that carry a label at one position; arrays of shape [n].
+
+    Attributes:
+        magnitude: |z_k| in float64.
+        positive: Whether z_k ≥ 0.
+        prior: Prefix survival a_{k-1} under the temperatures fitted so far (1 in the conditional view).
+        label: 0 or 1, float64.
+        local: Index into `present`.
+        present: Clusters of the block, shape [c].
+    """
+
+    magnitude: Floats
+    positive: Booleans
+    prior: Floats
+    label: Floats
+    local: Integers
+    present: Integers
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBlock:
+    """Rows of a block, all positions; `local` indexes `present`, the clusters of the block."""
+
+    logits: npt.NDArray[np.float32]
+    accepted: npt.NDArray[np.int16]
+    observed: npt.NDArray[np.int16]
+    local: Integers
+    present: Integers
+
+    def __len__(self) -> int:
+        return len(self.accepted)
+
+    def take(self, rows: Booleans) -> "RowBlock":
+        """Select rows by mask."""
+        return RowBlock(
+            logits=self.logits[rows],
+            accepted=self.accepted[rows],
+            observed=self.observed[rows],
+            local=self.local[rows],
+            present=self.present,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChoice:
+    """Which rows of a trace a fit looks at, and which labels count.
+
+    Attributes:
+        view: `cumulative` or `conditional`.
+        number: Number of each cluster of the trace among those that take part, -1 for the others, shape [C].
+        row_limit: Rows kept of each cluster, the first ones by row order; None means all.
+        all_rows: Whether positions past the observed range count as rejected, as SGLang's fitter has it.
+    """
+
+    view: View
+    number: Integers
+    row_limit: int | None
+    all_rows: bool
+
+    @property
+    def clusters(self) -> int:
+        """Clusters that take part."""
+        return int((self.number >= 0).sum())
+
+    def labelled(self, block: RowBlock, k: int) -> Booleans:
+        """Return which rows carry a label at position k (0-based) in the view, shape [n]."""
+        rows = (block.observed > k) | self.all_rows
+        return rows & (block.accepted >= k) if self.view == "conditional" else rows
+
+
+class RowBlocks:
+    """The blocks of chosen rows. Where the rows are in memory their prefix survival is too, else each pass makes it.
+
+    Args:
+        rows: Where the rows come from.
+        choice: Which of them.
+    """
+
+    def __init__(self, rows: JudgedRows, choice: RowChoice) -> None:
+        self._rows, self._choice = rows, choice
+        keep = rows.kept or choice.row_limit is not None
+        self._blocks: list[RowBlock] | None = list(self._read()) if keep else None
+        self._prior: list[Floats] = []
+        self._fixed: tuple[float, ...] = ()
+        self._forget()
+
+    def over_rounds(self, pass_: Pass[RowBlock, Part, Total]) -> Total:
+        """Run a pass over all rows with all positions."""
+        return run_pass(pass_, self.blocks(), self._rows.threads)
+
+    def over_position(self, fixed: tuple[float, ...], pass_: Pass[PositionBlock, Part, Total]) -> Total:
+        """Run a pass over the rows that carry a label at the position after those whose temperatures are fixed."""
+        return run_pass(pass_, self._positions(fixed), self._rows.threads)
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield all rows with all positions."""
+        yield from self._read() if self._blocks is None else self._blocks
+
+    def _positions(self, fixed: tuple[float, ...]) -> Iterator[PositionBlock]:
+        if self._blocks is None:
+            for block in self._read():
+                yield self._at_position(block, self._survival(block, fixed, np.ones(len(block))), len(fixed))
+            return
+        self._go_to(self._blocks, fixed)
+        for block, prior in zip(self._blocks, self._prior, strict=True):
+            yield self._at_position(block, prior, len(fixed))
+
+    def _forget(self) -> None:
+        self._fixed = ()
+        self._prior = [np.ones(len(b)) for b in self._blocks or ()]
+
+    def _go_to(self, blocks: list[RowBlock], fixed: tuple[float, ...]) -> None:
+        """Bring the prefix survival kept to the temperatures given; those that came before need not be done again."""
+        done = len(self._fixed)
+        if fixed[:done] != self._fixed:
+            self._forget()
+            done = 0
+
+        def gone_on(pair: tuple[RowBlock, Floats]) -> Floats:
+            return self._survival(pair[0], fixed, pair[1], done)
+
+        if fixed != self._fixed:
+            self._prior = list(map_in_order(gone_on, list(zip(blocks, self._prior, strict=True)), self._rows.threads))
+            self._fixed = fixed
+
+    def _survival(self, block: RowBlock, fixed: tuple[float, ...], prior: Floats, done: int = 0) -> Floats:
+        """Multiply in place the prefix survival after `done` positions by the confidences of those that follow."""
+        if self._choice.view == "cumulative":
+            for k in range(done, len(fixed)):
+                prior *= sigmoid(block.logits[:, k].astype(np.float64) / fixed[k])
+        return prior
+
+    def _at_position(self, block: RowBlock, prior: Floats, k: int) -> PositionBlock:
+        rows = self._choice.labelled(block, k)
+        chosen: Booleans | slice = slice(None) if rows.all() else rows
+        z = block.logits[chosen, k].astype(np.float64)
+        return PositionBlock(
+            magnitude=np.abs(z),
+            positive=z >= 0,
+            prior=prior[chosen],
+            label=(block.accepted[chosen] > k).astype(np.float64),
+            local=block.local[chosen],
+            present=block.present,
+        )
+
+    def _read(self) -> Iterator[RowBlock]:
+        for batch in rebatched(self._chosen()):
+            present, local = compact(self._choice.number[batch.cluster])
+            yield RowBlock(
+                logits=batch.logits, accepted=batch.accepted, observed=batch.observed, local=local, present=present
+            )
+
+    def _chosen(self) -> Iterator[JudgedBatch]:
+        limit = self._choice.row_limit
+        seen = np.zeros(self._choice.clusters, dtype=np.int64)
+        for batch in self._rows.batches():
+            numbers = self._choice.number[batch.cluster]
+            rows = numbers >= 0
+            if limit is not None:
+                rows &= first_of_each(numbers, seen, limit)
+            yield batch if rows.all() else batch.take(rows)
