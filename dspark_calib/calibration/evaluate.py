@@ -15,7 +15,7 @@ from dspark_calib.calibration.tables import CrossFit
 from dspark_calib.metrics.acceptance import Acceptance, AcceptanceSums, compute_acceptance
 from dspark_calib.metrics.bins import DEFAULT_BINS
 from dspark_calib.metrics.bootstrap import DEFAULT_DRAWS, MIN_PROMPTS
-from dspark_calib.metrics.composed import ComposedSums
+from dspark_calib.metrics.composed import ComposedView
 from dspark_calib.metrics.judged import JudgedTrace
 from dspark_calib.metrics.numbering import Grouping
 from dspark_calib.metrics.passes import Progress
@@ -158,19 +158,26 @@ def cluster_temperatures(judged: JudgedTrace, cross_fit: CrossFit, repeat: int) 
 
 @dataclass(frozen=True, slots=True)
 class _Views:
-    """Sums of both views under one set of temperatures."""
+    """Sums of both views under one set of temperatures; the cumulative one is composed where rounds were cut."""
 
-    cumulative: tuple[ViewSums, Placements]
+    cumulative: tuple[ViewSums, Placements] | ComposedView
     conditional: tuple[ViewSums, Placements]
-    composed: ComposedSums | None
 
     @classmethod
     def of(cls, judged: JudgedTrace, temperatures: Floats | None, bins: int, progress: Progress | None) -> "_Views":
         conditional = sum_view(judged, "conditional", temperatures, bins=bins, progress=progress)
-        cumulative = sum_view(judged, "cumulative", temperatures, bins=bins, progress=progress)
-        cut = judged.acceptance.censored > 0
-        composed = ComposedSums(conditional[0], judged, temperatures) if cut else None
-        return cls(cumulative, conditional, composed)
+        if judged.acceptance.censored:
+            return cls(ComposedView.of(judged, conditional[0], temperatures, progress), conditional)
+        return cls(sum_view(judged, "cumulative", temperatures, bins=bins, progress=progress), conditional)
+
+    def select(
+        self, members: npt.NDArray[np.bool_], group: int, hashes: npt.NDArray[np.uint64]
+    ) -> tuple[GroupSums, GroupSums]:
+        """Return the cumulative and the conditional sums of one group."""
+        conditional = GroupSums.select(*self.conditional, members, group, hashes)
+        if isinstance(self.cumulative, ComposedView):
+            return self.cumulative.select(members, group, hashes), conditional
+        return GroupSums.select(*self.cumulative, members, group, hashes), conditional
 
 
 def _group(
@@ -187,12 +194,7 @@ def _group(
     hashes = judged.clusters.hashes[members]
 
     def scores(views: _Views) -> Scores:
-        cumulative, conditional = (
-            GroupSums.select(sums, places, members, group, hashes)
-            for sums, places in (views.cumulative, views.conditional)
-        )
-        found = compute_scores(cumulative, conditional, draws=draws, seed=seed)
-        return found if views.composed is None else views.composed.compose(found, group)
+        return compute_scores(*views.select(members, group, hashes), draws=draws, seed=seed)
 
     before, after = scores(raw), None if calibrated is None else scores(calibrated)
     return GroupScores(
@@ -217,6 +219,7 @@ def _warnings(judged: JudgedTrace, groups: tuple[GroupScores, ...]) -> tuple[str
     if judged.acceptance.censored:
         said.append(
             f"{judged.acceptance.censored} rounds were cut by a scheduler: conditional measures describe judged "
-            "positions only, cumulative ones are composed from them"
+            "positions only; cumulative ones cover rounds whose confidences lie where drafts were judged, and labels "
+            "that were held back are composed from the conditional curve"
         )
     return tuple(said)

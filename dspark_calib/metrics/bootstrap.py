@@ -6,6 +6,7 @@ differences of their replicates are paired, between raw and calibrated, week and
 """
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -59,9 +60,16 @@ def weighted_sums(values: npt.NDArray[np.generic], hashes: Hashes, draws: int, s
 
     blocks = [range(start, min(start + _BLOCK, draws)) for start in range(0, draws, _BLOCK)]
     # Threads of its own make a matrix product depend on their number, and on a busy machine wait for one another.
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
-        parts = list(map_in_order(weighed, blocks, threads))
-    return np.concatenate(parts).reshape(draws, *values.shape[1:])
+    out = np.empty((draws, flat.shape[1]))
+    with _blas().limit(limits=1, user_api="blas"):
+        for block, drawn in zip(blocks, map_in_order(weighed, blocks, threads), strict=True):
+            out[block.start : block.stop] = drawn
+    return out.reshape(draws, *values.shape[1:])
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()  # looks through all loaded libraries: once is enough
 
 
 def _mixed(x: Hashes) -> Hashes:

@@ -1,109 +1,222 @@
 """Cumulative measures of rounds that a scheduler cut: composed from the conditional curve.
 
-Which rounds carry a label at position k then depends on their confidence, so their prefix acceptance says nothing of
-all rounds, and filling the unknown labels with zeros says less. Conditional acceptance on judged drafts stays valid for
-a policy that does not look ahead. A round's observed survival is therefore composed as Π r_i(c_i), with r_i the
-observed rate in the bin of c_i, over the rounds whose confidences all lie in bins that were judged; this takes
-acceptance to depend on the past through the confidences alone. Where nothing was judged there is no number.
+Which rounds carry a label at position k then depends on their confidence, so prefix acceptance among them says nothing
+of all rounds, and filling the unknown labels with zeros says less. Conditional acceptance on judged drafts stays valid
+for a policy that does not look ahead. A label that the scheduler hid is therefore composed as Π r_i(c_i) over the
+positions it held back, with r_i the observed rate in the bin of c_i (`composed_rows`), over the rounds whose
+confidences all lie in bins that were judged. Behind a cut this takes acceptance to depend on the past through the
+confidence of the position alone, and within a bin to be constant. Where nothing was judged there is no number.
+
+Uncertainty: the rates are estimates too. Each cluster's sums are shifted by what its own judged drafts do to the rates
+and these, to first order, to the sums of all rows. The shifts cancel over the clusters, so no value changes, and every
+interval, floor and paired difference made from sums by cluster then holds the uncertainty of the rates.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.metrics.bins import BinSums, bin_indices, clamp, equal_width_edges, weighted_counts
-from dspark_calib.metrics.estimate import UNDEFINED, Estimate
+from dspark_calib.metrics.bootstrap import Hashes
+from dspark_calib.metrics.composed_rows import ComposedPosition, RateSets, compose_rows
+from dspark_calib.metrics.composed_sums import (
+    ComposedPlacements,
+    ComposedRanks,
+    ComposedShape,
+    ComposedSums,
+    SlopeSums,
+)
 from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.scored_rows import confidences
-from dspark_calib.metrics.scores import PositionScores, ScoreDraws, Scores
+from dspark_calib.metrics.judged_rows import JudgedBatch
+from dspark_calib.metrics.passes import Progress
+from dspark_calib.metrics.scoring import GroupSums
 from dspark_calib.metrics.view_sums import ViewSums
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 MIN_JUDGED = 10  # rows in a bin before its rate serves in a product
 
 
-class ComposedSums:
-    """Σ predicted, Σ composed survival and rows by group, position and bin.
+@dataclass(frozen=True, slots=True)
+class ComposedView:
+    """The composed cumulative view of a trace: all rounds with their common rates, each group with its own.
 
-    Args:
-        conditional: Sums of the conditional view under the same temperatures.
-        judged: The trace.
-        temperatures: Shape [γ], [C, γ] or None; see `scored_rows.score_rows`.
+    Attributes:
+        conditional: Rows of the conditional view by cluster, position, bin and label, int64 [C, γ, B, 2].
+        whole: Over all rounds.
+        by_group: With the rates of each group, or None where there is only one.
     """
 
-    def __init__(self, conditional: ViewSums, judged: JudgedTrace, temperatures: npt.ArrayLike | None) -> None:
-        groups, bins = len(judged.clusters.group_names), conditional.counts.shape[2]
-        self.sums = np.zeros((groups + 1, judged.gamma, bins, 3))
-        by_group = [conditional.counts[judged.clusters.group == g].sum(axis=0) for g in range(groups)]
-        rates = [_rates(counts) for counts in by_group]
-        whole = _rates(np.sum(by_group, axis=0))
-        for batch in judged.batches():
-            c = confidences(batch, temperatures)
-            group = judged.clusters.group[batch.cluster]
-            for g in range(groups):
-                rows = group == g
-                self._add(g, c[:, rows], rates[g])
-            self._add(groups, c, whole)
+    conditional: Integers
+    whole: "_Side"
+    by_group: "_Side | None"
 
-    def _add(self, group: int, c: Floats, rates: Floats) -> None:
-        predicted, observed = np.ones(c.shape[1]), np.ones(c.shape[1])
-        bins = rates.shape[1]
-        for k in range(len(c)):
-            predicted = predicted * c[k]
-            observed = observed * rates[k, bin_indices(clamp(c[k]), bins)]
-            known = np.isfinite(observed)
-            p = clamp(predicted[known])
-            cell = bin_indices(p, bins)
-            for column, values in enumerate((np.ones_like(p), p, observed[known])):
-                self.sums[group, k, :, column] += weighted_counts(cell, values, bins)
+    @classmethod
+    def of(
+        cls,
+        judged: JudgedTrace,
+        conditional: ViewSums,
+        temperatures: npt.ArrayLike | None,
+        progress: Progress | None = None,
+    ) -> "ComposedView":
+        """Compose a trace.
 
-    def compose(self, scores: Scores, group: int) -> Scores:
-        """Return scores whose cumulative view is the composed one; group -1 is all rows."""
-        positions = tuple(_composed_position(p, self.sums[group, k]) for k, p in enumerate(scores.cumulative))
-        eces = [p.ece.value for p in positions if p.ece.value is not None]
-        nothing = np.full_like(scores.draws.ece, np.nan)
-        return replace(
-            scores,
-            cumulative=positions,
-            mean_ece=Estimate(value=float(np.mean(eces)) if eces else None),
-            mean_ece_floor=None,
-            draws=ScoreDraws(ece=nothing, bias=nothing, brier=nothing, mean_ece=nothing[:, 0]),
+        Args:
+            judged: The trace.
+            conditional: Sums of its conditional view under the same temperatures.
+            temperatures: Shape [γ], [C, γ] or None; see `score_rows`.
+            progress: Called with the name of the step and the rows done.
+        """
+
+        def side(set_of: npt.NDArray[np.int32], sets: int) -> _Side:
+            by_set = np.stack([conditional.counts[set_of == s].sum(axis=0) for s in range(sets)])
+            curves = RateSets(rates=observed_rates(by_set), set_of=set_of)
+            return _Side(curves, *sum_composed(judged, curves, temperatures, progress=progress))
+
+        group, groups = judged.clusters.group, len(judged.clusters.group_names)
+        whole = side(np.zeros_like(group), 1)
+        return cls(conditional.counts, whole, side(group, groups) if groups > 1 else None)
+
+    def select(self, members: npt.NDArray[np.bool_], group: int, hashes: Hashes) -> GroupSums:
+        """Take the clusters of one group, each with its influence through the rates.
+
+        Args:
+            members: Clusters of the group, bool [C].
+            group: Its number, or -1 for all rows.
+            hashes: Of the members.
+        """
+        side, number = (self.whole, 0) if group < 0 or self.by_group is None else (self.by_group, group)
+        sums, places = side.sums, side.placements
+        moved = _rate_influence(self.conditional[members], side.curves.rates[number])
+
+        def shift(slopes: Floats) -> Floats:  # slopes: [..., γ, B] → [c, ...]
+            return np.asarray(np.tensordot(moved, slopes, axes=([1, 2], [-2, -1])))
+
+        place = places.by_cluster[members]
+        place[..., 1] += shift(places.slopes[number, :, 1])
+        place[..., 0] -= shift(places.slopes[number, :, 0])
+        return GroupSums(
+            rows=sums.rows[members],
+            positives=sums.label[members] + shift(sums.slopes.label[number]),
+            predicted=sums.predicted[members],
+            squared_error=sums.squared_error[members] + shift(sums.slopes.squared_error[number]),
+            log_loss=sums.log_loss[members] + shift(sums.slopes.log_loss[number]),
+            scores=sums.scores[number],
+            residuals=sums.residuals[number],
+            placements=place,
+            hashes=hashes,
             composed=True,
         )
 
 
-def _rates(counts: npt.NDArray[np.int64]) -> Floats:
-    """Return the observed rate by position and bin, NaN where fewer than ten rows were judged, shape [γ, B]."""
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One division of the clusters into sets with rates of their own, and the sums composed from them."""
+
+    curves: RateSets
+    sums: ComposedSums
+    placements: ComposedPlacements
+
+
+def observed_rates(counts: Integers) -> Floats:
+    """Return the observed rate of each cell, NaN where fewer than ten rows were judged.
+
+    Args:
+        counts: Rows by … and label, shape [..., 2].
+    """
     n = counts.sum(axis=-1).astype(np.float64)
     return np.where(n >= MIN_JUDGED, counts[..., 1] / np.maximum(n, 1), np.nan)
 
 
-def _composed_position(position: PositionScores, sums: Floats) -> PositionScores:
-    n, predicted, observed = sums.T
-    total = float(n.sum())
-    bins = BinSums(
-        edges=equal_width_edges(len(n)), n=n.astype(np.int64), predicted_sum=predicted, observed_sum=observed
-    )
-    bias = float((predicted - observed).sum() / total) if total else None
-    return PositionScores(
-        position=position.position,
-        n=int(total),
-        positives=float(observed.sum()),
-        clusters=position.clusters,
-        predicted_sum=float(predicted.sum()),
-        ece=Estimate(value=bins.ece),
-        ece_floor=None,
-        ece_floor_high=None,
-        ece_at_floor=None,
-        ece_squared_debiased=None,
-        smooth_ece=None,
-        bias=Estimate(value=bias),
-        brier=UNDEFINED,
-        log_loss=UNDEFINED,
-        auroc=UNDEFINED,
-        corp=None,
-        bins=bins,
-        missing=None if total else "not judged",
-    )
+def _rate_influence(counts: Integers, rates: Floats) -> Floats:
+    """Return by how much each cluster moves each rate, (y - r·n) / N; it sums to 0 over the clusters.
+
+    Args:
+        counts: Judged rows by cluster, position, bin and label, shape [c, γ, B, 2].
+        rates: Shape [γ, B]; a cell without a rate is in no product and moves nothing.
+    """
+    n = counts.sum(axis=-1)
+    known = np.isfinite(rates)
+    deviation = counts[..., 1] - n * np.where(known, rates, 0.0)
+    return np.asarray(np.where(known, deviation, 0.0) / np.maximum(n.sum(axis=0), 1))
+
+
+def sum_composed(
+    judged: JudgedTrace,
+    curves: RateSets,
+    temperatures: npt.ArrayLike | None,
+    *,
+    progress: Progress | None = None,
+) -> tuple[ComposedSums, ComposedPlacements]:
+    """Return all composed sums: one pass for the histograms, one for placements among them."""
+    sets, gamma, bins = curves.rates.shape
+    shape = ComposedShape(clusters=len(judged.clusters), sets=sets, gamma=gamma, bins=bins)
+    sums = judged.sums(ComposePass(curves, temperatures, shape), "compose", progress)
+    ranks = ComposedRankPass(curves, temperatures, shape, ComposedRanks(sums))
+    return sums, judged.sums(ranks, "rank composed", progress)
+
+
+@dataclass(frozen=True, slots=True)
+class ComposePass:
+    """Sums of the composed view.
+
+    Attributes:
+        curves: Rates by set.
+        temperatures: As for `score_rows`.
+        shape: Of the sums.
+    """
+
+    curves: RateSets
+    temperatures: npt.ArrayLike | None
+    shape: ComposedShape
+
+    def zero(self) -> ComposedSums:
+        """Return sums of no rows."""
+        return ComposedSums.zeros(self.shape)
+
+    def part(self, batch: JudgedBatch) -> tuple[tuple[ComposedPosition, ...], SlopeSums]:
+        """Compose a batch."""
+        positions = compose_rows(batch, self.curves, self.temperatures)
+        return positions, SlopeSums.of(positions, self.shape)
+
+    def add(self, total: ComposedSums, part: tuple[tuple[ComposedPosition, ...], SlopeSums]) -> None:
+        """Add a batch."""
+        total.add(*part)
+
+    def merge(self, total: ComposedSums, other: ComposedSums) -> None:
+        """Add the sums of other rows."""
+        total.merge(other)
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedRankPass:
+    """Placements of the rows among the finished histograms of the composed view.
+
+    Attributes:
+        curves: Rates by set.
+        temperatures: As for `score_rows`.
+        shape: Of the sums.
+        ranks: Made from them.
+    """
+
+    curves: RateSets
+    temperatures: npt.ArrayLike | None
+    shape: ComposedShape
+    ranks: ComposedRanks
+
+    def zero(self) -> ComposedPlacements:
+        """Return sums of no rows."""
+        return ComposedPlacements.zeros(self.shape)
+
+    def part(self, batch: JudgedBatch) -> tuple[ComposedPosition, ...]:
+        """Compose a batch."""
+        return compose_rows(batch, self.curves, self.temperatures)
+
+    def add(self, total: ComposedPlacements, part: tuple[ComposedPosition, ...]) -> None:
+        """Add a batch."""
+        self.ranks.add(total, part)
+
+    def merge(self, total: ComposedPlacements, other: ComposedPlacements) -> None:
+        """Add the sums of other rows."""
+        total.merge(other)

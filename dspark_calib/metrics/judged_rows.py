@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dspark_calib.metrics.acceptance import policy_cut
 from dspark_calib.metrics.numbering import Numbering
 from dspark_calib.trace.rounds import Rounds
 from dspark_calib.trace.store import Trace
 
 Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
 
 BATCH_ROWS = 65_536
 CACHE_BYTES = 500_000_000
@@ -30,12 +32,14 @@ class JudgedBatch:
         accepted: int16 [n].
         observed: int16 [n].
         cluster: Index into the clusters of the trace, int32 [n].
+        cut: Whether a scheduler cut the round, bool [n]; see `policy_cut`.
     """
 
     logits: npt.NDArray[np.float32]
     accepted: npt.NDArray[np.int16]
     observed: npt.NDArray[np.int16]
     cluster: npt.NDArray[np.int32]
+    cut: Booleans
 
     def __len__(self) -> int:
         return len(self.accepted)
@@ -47,6 +51,7 @@ class JudgedBatch:
             accepted=self.accepted[rows],
             observed=self.observed[rows],
             cluster=self.cluster[rows],
+            cut=self.cut[rows],
         )
 
     def then(self, *others: "JudgedBatch") -> "JudgedBatch":
@@ -59,6 +64,7 @@ class JudgedBatch:
             accepted=np.concatenate([b.accepted for b in batches]),
             observed=np.concatenate([b.observed for b in batches]),
             cluster=np.concatenate([b.cluster for b in batches]),
+            cut=np.concatenate([b.cut for b in batches]),
         )
 
 
@@ -102,6 +108,7 @@ def judge(rounds: Rounds, numbering: Numbering) -> JudgedBatch:
         accepted=rounds.accepted,
         observed=rounds.observed,
         cluster=numbering.number(rounds),
+        cut=policy_cut(rounds),
     )
 
 
@@ -115,7 +122,7 @@ def compact(cluster: npt.NDArray[np.integer[Any]]) -> tuple[Integers, Integers]:
 
 def fits_in_memory(trace: Trace) -> bool:
     """Return whether the rows of a trace are few enough to be kept."""
-    return trace.num_rounds * (4 * trace.gamma + 8) <= CACHE_BYTES
+    return trace.num_rounds * (4 * trace.gamma + 9) <= CACHE_BYTES
 
 
 def rebatched(batches: Iterable[JudgedBatch], rows: int = BATCH_ROWS) -> Iterator[JudgedBatch]:

@@ -18,15 +18,16 @@ class PositionScores:
 
     Attributes:
         position: k, from 1.
-        n: Rounds with a label here.
-        positives: Those with label 1.
+        n: Rounds with a label here; in a composed view those on the judged range.
+        positives: Those with label 1; in a composed view the sum of known and composed labels.
         clusters: Prompts (or stand-ins) with a round here.
         predicted_sum: Sum of predicted probabilities.
         ece: Expected calibration error, DeepSpec's rule; basic interval.
         ece_floor: Mean ECE of a perfectly calibrated drafter with these rounds and prompts.
         ece_floor_high: Its 95 % quantile.
         ece_at_floor: Whether the ECE cannot be told from perfect calibration (it is not above that quantile).
-        ece_squared_debiased: Debiased squared error; negative values are legal.
+        ece_squared_debiased: Debiased squared error; negative values are legal. In a composed view the variance
+            that is taken out comes from the prompts.
         smooth_ece: Bin-free calibration error.
         bias: Predicted minus observed mean; positive is overconfident. Percentile interval.
         brier: Mean squared error.
@@ -97,7 +98,8 @@ class Scores:
         mean_ece: Mean cumulative ECE over the positions that have one; basic interval.
         mean_ece_floor: Mean of their floors.
         draws: Replicates behind the intervals.
-        composed: Whether `cumulative` is composed from the conditional curve, because a scheduler cut rounds.
+        composed: Whether a scheduler cut rounds, so that labels of `cumulative` that it held back are composed from
+            the conditional curve.
     """
 
     cumulative: tuple[PositionScores, ...]

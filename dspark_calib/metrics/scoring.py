@@ -29,6 +29,7 @@ from dspark_calib.metrics.view_sums import ViewSums
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,24 +37,28 @@ class GroupSums:
     """The sums of one view for one group of rounds.
 
     Attributes:
-        counts: Rows by cluster, position, bin and label, int64 [C, γ, B, 2].
+        rows: By cluster, position and bin, int64 [C, γ, B].
+        positives: Sum of labels, int64 or, composed, float64 [C, γ, B].
         predicted: Sum of predictions, float64 [C, γ, B].
         squared_error: float64 [C, γ].
         log_loss: float64 [C, γ].
-        scores: Rows by position, label and score bin, int64 [γ, 2, S].
+        scores: Rows by position, label and score bin, int64 or, composed, float64 [γ, 2, S].
         residuals: float64 [γ, M].
         placements: By cluster, position and label, float64 [C, γ, 2].
         hashes: Of the clusters, uint64 [C].
+        composed: Whether labels that a scheduler hid were composed; see `composed`.
     """
 
-    counts: Integers
+    rows: Integers
+    positives: Counts
     predicted: Floats
     squared_error: Floats
     log_loss: Floats
-    scores: Integers
+    scores: Counts
     residuals: Floats
     placements: Floats
     hashes: Hashes
+    composed: bool = False
 
     @classmethod
     def select(
@@ -77,7 +82,8 @@ class GroupSums:
         # With one group its placements are those among all rows.
         place = places.overall if whole or len(sums.scores) == 1 else places.own
         return cls(
-            counts=sums.counts[members],
+            rows=sums.counts[members].sum(axis=-1),
+            positives=sums.counts[members, ..., 1],
             predicted=sums.predicted[members],
             squared_error=sums.squared_error[members],
             log_loss=sums.log_loss[members],
@@ -88,14 +94,9 @@ class GroupSums:
         )
 
     @property
-    def n(self) -> Integers:
-        """Rows by cluster, position and bin, shape [C, γ, B]."""
-        return np.asarray(self.counts.sum(axis=-1))
-
-    @property
     def excess(self) -> Floats:
         """Σ(p - y) by cluster, position and bin, shape [C, γ, B]."""
-        return self.predicted - self.counts[..., 1]
+        return self.predicted - self.positives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +133,7 @@ def compute_scores(cumulative: GroupSums, conditional: GroupSums, *, draws: int,
         draws=ScoreDraws(
             ece=replicates.ece, bias=replicates.bias, brier=replicates.brier, mean_ece=replicates.mean_ece
         ),
+        composed=cumulative.composed,
     )
 
 
@@ -168,24 +170,23 @@ def _replicate(sums: GroupSums, draws: int, seed: int) -> _Replicates:
     if clusters < 2:
         empty = np.full((draws, gamma), np.nan)
         return _Replicates(ece=empty, null_ece=empty, bias=empty, brier=empty)
-    n, excess = sums.n, sums.excess
+    rows, excess = sums.rows, sums.excess
     error = np.broadcast_to(sums.squared_error[:, :, None], (clusters, gamma, 1))
-    weighted = weighted_sums(np.concatenate([n, excess, error], axis=2), sums.hashes, draws, seed)
-    n_r, excess_r, error_r = weighted[..., :bins], weighted[..., bins:-1], weighted[..., -1]
-    total = n_r.sum(-1)
+    weighted = weighted_sums(np.concatenate([rows, excess, error], axis=2), sums.hashes, draws, seed)
+    rows_drawn, excess_drawn, error_drawn = weighted[..., :bins], weighted[..., bins:-1], weighted[..., -1]
+    total = rows_drawn.sum(-1)
     # Σ(p - y) that each bin would have, were it calibrated: its excess less its share of the bin's.
-    share = _over(excess.sum(0), n.sum(0).astype(np.float64))
-    null = excess_r - n_r * np.where(np.isfinite(share), share, 0.0)
+    null = excess_drawn - rows_drawn * _over(excess.sum(0), rows.sum(0).astype(np.float64), empty=0.0)
     return _Replicates(
-        ece=_over(np.abs(excess_r).sum(-1), total),
+        ece=_over(np.abs(excess_drawn).sum(-1), total),
         null_ece=_over(np.abs(null).sum(-1), total),
-        bias=_over(excess_r.sum(-1), total),
-        brier=_over(error_r, total),
+        bias=_over(excess_drawn.sum(-1), total),
+        brier=_over(error_drawn, total),
     )
 
 
-def _over(numerator: Floats, denominator: Floats) -> Floats:
-    return np.divide(numerator, denominator, out=np.full_like(numerator, np.nan), where=denominator > 0)
+def _over(numerator: Floats, denominator: Floats, empty: float = np.nan) -> Floats:
+    return np.divide(numerator, denominator, out=np.full_like(numerator, empty), where=denominator > 0)
 
 
 def _row_means(values: Floats) -> Floats:
@@ -199,13 +200,14 @@ def _positions(sums: GroupSums, replicates: _Replicates) -> tuple[PositionScores
 
 
 def _position(sums: GroupSums, replicates: _Replicates, k: int) -> PositionScores:
-    n, labels = sums.n[:, k], sums.counts[:, k].sum(axis=1)  # [C, B], [C, 2]
-    total, positives = int(n.sum()), int(labels[:, 1].sum())
-    clusters = int((n.sum(axis=1) > 0).sum())
-    reliability = _bins(n, sums.predicted[:, k], sums.counts[:, k, :, 1])
-    usable = replicates if clusters > 1 else None
-    ece, floor, floor_high = _ece(reliability, sums.excess[:, k], n, usable, k)
+    n, excess = sums.rows[:, k], sums.excess[:, k]  # [C, B]
     rows = n.sum(axis=1)
+    total, positives = int(n.sum()), sums.positives[:, k].sum().item()
+    clusters = int((rows > 0).sum())
+    reliability = _bins(n, sums.predicted[:, k], sums.positives[:, k])
+    usable = replicates if clusters > 1 else None
+    variance = _clustered_variance(excess, n)
+    ece, floor, floor_high = _ece(reliability, variance, usable, k)
     bias = float((reliability.predicted_sum - reliability.observed_sum).sum() / total) if total else None
     brier = ratio_estimate(sums.squared_error[:, k], rows)
     single = total > 0 and positives in (0, total)
@@ -219,28 +221,33 @@ def _position(sums: GroupSums, replicates: _Replicates, k: int) -> PositionScore
         ece_floor=floor,
         ece_floor_high=floor_high,
         ece_at_floor=None if ece.value is None or floor_high is None else ece.value <= floor_high,
-        ece_squared_debiased=compute_squared_error_debiased(reliability),
+        # Composed labels do not scatter like coin tosses: the variance of their mean comes from the prompts.
+        ece_squared_debiased=(
+            _debiased_by_cluster(reliability, variance, clusters)
+            if sums.composed
+            else compute_squared_error_debiased(reliability)
+        ),
         smooth_ece=smooth_ece_of_residuals(sums.residuals[k], float(total)),
         bias=percentile_estimate(bias, None if usable is None else usable.bias[:, k]),
         brier=brier,
         log_loss=ratio_estimate(sums.log_loss[:, k], rows, highest=float("inf")),
-        auroc=_auroc(sums, k, labels),
+        auroc=_auroc(sums, k),
         corp=None if brier.value is None else decompose_brier(brier.value, *_score_cells(sums.scores[k])),
         bins=reliability,
-        missing=_missing(total, single=single, clusters=clusters),
+        missing=_missing(total, single=single, clusters=clusters, composed=sums.composed),
     )
 
 
-def _missing(total: int, *, single: bool, clusters: int) -> str | None:
+def _missing(total: int, *, single: bool, clusters: int, composed: bool) -> str | None:
     if total == 0:
-        return "no rounds"
+        return "not judged" if composed else "no rounds"
     if single:
         return "single class"
     return "one prompt" if clusters < 2 else None
 
 
 def _ece(
-    reliability: BinSums, excess: Floats, n: Integers, replicates: _Replicates | None, k: int
+    reliability: BinSums, variance: Floats, replicates: _Replicates | None, k: int
 ) -> tuple[Estimate, float | None, float | None]:
     """Return the ECE with its basic interval, its floor and the floor's 95 % quantile.
 
@@ -257,21 +264,28 @@ def _ece(
     floor_high = float(np.quantile(null[np.isfinite(null)], 0.95)) if np.isfinite(null).any() else None
     if floor_high is not None and value <= floor_high and estimate.high is not None:
         estimate = Estimate(value=value, se=estimate.se, low=0.0, high=max(estimate.high, floor_high))
-    return estimate, _clustered_floor(reliability, excess, n), floor_high
+    # √(2/π) Σ_b sd(S_b) / n, the mean of a folded normal in each bin.
+    return estimate, float(np.sqrt(2 / np.pi) * np.sqrt(variance).sum() / reliability.total), floor_high
 
 
-def _clustered_floor(reliability: BinSums, excess: Floats, n: Integers) -> float:
-    """Return √(2/π) Σ_b sd(S_b) / n, with sd from the clusters' own scatter (§2.1 of the statistics page)."""
-    rows = np.asarray(reliability.n, dtype=np.float64)
-    total = excess.sum(axis=0)
+def _clustered_variance(excess: Floats, n: Integers) -> Floats:
+    """Return the variance of each bin's Σ(p - y) from the clusters' own scatter, shape [B]."""
+    rows, total = n.sum(axis=0).astype(np.float64), excess.sum(axis=0)
     share = np.divide(total, rows, out=np.zeros_like(rows), where=rows > 0)
     deviation = excess - n * share
     clusters = max(int((n.sum(axis=1) > 0).sum()), 2)
-    variance = (deviation**2).sum(axis=0) * clusters / (clusters - 1)
-    return float(np.sqrt(2 / np.pi) * np.sqrt(variance).sum() / rows.sum())
+    return np.asarray((deviation**2).sum(axis=0) * clusters / (clusters - 1))
 
 
-def _bins(n: Integers, predicted: Floats, positives: Integers) -> BinSums:
+def _debiased_by_cluster(reliability: BinSums, variance: Floats, clusters: int) -> float | None:
+    """Return Σ_b n_b/n [(mean p - mean y)² - var(mean y)]; negative values are legal."""
+    if clusters < 2:
+        return None
+    excess = reliability.predicted_sum - reliability.observed_sum
+    return float(_over(excess**2 - variance, reliability.n.astype(np.float64), empty=0.0).sum() / reliability.total)
+
+
+def _bins(n: Integers, predicted: Floats, positives: Counts) -> BinSums:
     rows, hits = n.sum(axis=0), positives.sum(axis=0)
     rate = np.divide(hits, rows, out=np.zeros(len(rows)), where=rows > 0)
     clusters = (n > 0).sum(axis=0)
@@ -287,17 +301,17 @@ def _bins(n: Integers, predicted: Floats, positives: Integers) -> BinSums:
     )
 
 
-def _auroc(sums: GroupSums, k: int, labels: Integers) -> Estimate:
+def _auroc(sums: GroupSums, k: int) -> Estimate:
     value = auroc_of_counts(sums.scores[k, 0], sums.scores[k, 1])
     if value is None:
         return UNDEFINED
-    negatives, positives = labels[:, 0].astype(np.float64), labels[:, 1].astype(np.float64)
-    place = sums.placements[:, k]
+    place, positives = sums.placements[:, k], sums.positives[:, k].sum(axis=1).astype(np.float64)
+    negatives = sums.rows[:, k].sum(axis=1) - positives
     se = clustered_se(value, place[:, 1], positives, place[:, 0], negatives)
     return normal_estimate(value, se, lowest=0.0, highest=1.0)
 
 
-def _score_cells(scores: Integers) -> tuple[Floats, Floats]:
+def _score_cells(scores: Counts) -> tuple[Floats, Floats]:
     total = scores.sum(axis=0)
     filled = total > 0
     return total[filled].astype(np.float64), scores[1, filled].astype(np.float64)

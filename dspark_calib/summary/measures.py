@@ -36,8 +36,9 @@ class PositionMeasures:
 
     Attributes:
         position: k, from 1.
-        n: Rounds whose label is known here.
-        positives: Rounds whose first k drafts were accepted.
+        n: Rounds whose label is known here; where a scheduler cut rounds, those whose c_1 … c_k all lie in bins that
+            were judged, and labels that it held back are composed from the conditional curve.
+        positives: Rounds whose first k drafts were accepted (composed labels count in part).
         predicted_mean: Mean predicted survival.
         observed_mean: Observed prefix acceptance.
         ece: Expected calibration error (DeepSpec's rule), basic bootstrap interval.
@@ -52,7 +53,7 @@ class PositionMeasures:
         log_loss: Mean negative log likelihood of a_k, nats.
         corp: The Brier score taken apart, or None.
         bins: The reliability diagram.
-        missing: Why numbers are absent here ("no rounds", "single class"), or None.
+        missing: Why numbers are absent here ("no rounds", "not judged", "single class", "one prompt"), or None.
     """
 
     position: int

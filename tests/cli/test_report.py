@@ -208,10 +208,28 @@ def odd_rounds() -> dict[str, list[Rounds]]:
                 verified=(np.arange(n) % 3 + 1).astype(np.int16),
             )
         ],
+        "cut before the last position": [cut_at(usual, 2)],
+        "cut, one prompt": [cut_at(rounds_of(1, prompts=1), 1)],
+        "cut, nothing accepted": [cut_at(replace(usual, accepted=np.zeros(n, np.int16)), 2)],
+        "cut, two groups": [cut_at(usual, 2), cut_at(rounds_of(2, "chat", prompts=1), 1)],
     }
 
 
-CALIBRATED = ("one class", "one prompt", "hostile names", "last position unobserved", "cut by a scheduler")
+def cut_at(rounds: Rounds, sent: int) -> Rounds:
+    """Return the rounds as a scheduler leaves them that sends so many drafts of each block."""
+    lengths = np.full(len(rounds), sent, np.int16)
+    return replace(rounds, accepted=np.minimum(rounds.accepted, lengths), observed=lengths, verified=lengths)
+
+
+CALIBRATED = (
+    "one class",
+    "one prompt",
+    "hostile names",
+    "last position unobserved",
+    "cut by a scheduler",
+    "cut, one prompt",
+    "cut, two groups",
+)
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,16 @@ class Cut:
 
     @property
     def rounds(self) -> int:
+        """Rows."""
         return len(self.whole)
 
     @property
     def clusters(self) -> range:
+        """Prompts."""
         return range(CLUSTERS)
 
     def batches(self) -> Iterator[JudgedBatch]:
+        """Yield the rows as they are cut."""
         for a, b in zip([0, *self.edges], [*self.edges, len(self.whole)], strict=True):
             if b > a:
                 yield self.whole.take(slice(a, b))
@@ -44,6 +47,7 @@ def drawn(seed: int, rows: int = 40) -> JudgedBatch:
         accepted=rng.integers(0, 3, rows).astype(np.int16),
         observed=np.full(rows, 2, np.int16),
         cluster=np.sort(rng.integers(0, CLUSTERS, rows)).astype(np.int32),
+        cut=np.zeros(rows, bool),
     )
 
 

@@ -35,6 +35,7 @@ def small_batch(seed: int, rows: int) -> JudgedBatch:
         accepted=np.minimum(observed, rng.integers(0, GAMMA + 1, rows)).astype(np.int16),
         observed=observed,
         cluster=rng.integers(0, 5, rows).astype(np.int32),
+        cut=np.zeros(rows, bool),
     )
 
 
