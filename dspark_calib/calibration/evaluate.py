@@ -110,20 +110,17 @@ def evaluate(
         check_fits_trace(calibration, trace.gamma, trace.name)
     judged = JudgedTrace(trace, by) if judged is None else judged
     how, temperatures = held_out_temperatures(trace, judged, calibration)
-    raw = _Views.of(judged, None, bins, progress)
-    calibrated = None if calibration is None else _Views.of(judged, temperatures, bins, progress)
-    everything = np.ones(len(judged.clusters), dtype=bool)
-    whole = _group("all", -1, judged, everything, raw, calibrated, draws, seed)
     names = () if by is None else judged.clusters.group_names
-    named = (
-        (replace(whole, name=names[0]),)  # the only group is everything: the same numbers under its name
-        if len(names) == 1
-        else (
-            _group(name, g, judged, judged.clusters.group == g, raw, calibrated, draws, seed)
-            for g, name in enumerate(names)
-        )
+    chosen = _chosen_groups(judged, names)
+    raw = _score(judged, None, chosen, bins=bins, draws=draws, seed=seed, progress=progress)
+    after: tuple[Scores | None, ...] = (None,) * len(chosen)
+    if calibration is not None:
+        after = _score(judged, temperatures, chosen, bins=bins, draws=draws, seed=seed, progress=progress)
+    groups = tuple(
+        _group(group, judged, before, calibrated) for group, before, calibrated in zip(chosen, raw, after, strict=True)
     )
-    groups = (whole, *named)
+    if len(names) == 1:  # the only group is everything: the same numbers under its name
+        groups = (groups[0], replace(groups[0], name=names[0]))
     return Evaluation(
         evaluation=how,
         groups=groups,
@@ -180,30 +177,47 @@ class _Views:
         return GroupSums.select(*self.cumulative, members, group, hashes), conditional
 
 
-def _group(
-    name: str,
-    group: int,
+@dataclass(frozen=True, slots=True)
+class _ChosenGroup:
+    """A group to score: its name, its number (-1 for all rows) and its clusters, bool [C]."""
+
+    name: str
+    number: int
+    members: npt.NDArray[np.bool_]
+
+
+def _chosen_groups(judged: JudgedTrace, names: tuple[str, ...]) -> tuple[_ChosenGroup, ...]:
+    of_cluster = judged.clusters.group
+    named = () if len(names) == 1 else tuple(_ChosenGroup(n, g, of_cluster == g) for g, n in enumerate(names))
+    return (_ChosenGroup("all", -1, np.ones(len(of_cluster), dtype=bool)), *named)
+
+
+def _score(
     judged: JudgedTrace,
-    members: npt.NDArray[np.bool_],
-    raw: _Views,
-    calibrated: _Views | None,
+    temperatures: Floats | None,
+    groups: tuple[_ChosenGroup, ...],
+    *,
+    bins: int,
     draws: int,
     seed: int,
-) -> GroupScores:
-    acceptance: AcceptanceSums = judged.acceptance.of_clusters(members)
-    hashes = judged.clusters.hashes[members]
+    progress: Progress | None,
+) -> tuple[Scores, ...]:
+    """Score every group under one set of temperatures; their sums are gone before the next set's are made."""
+    views, hashes = _Views.of(judged, temperatures, bins, progress), judged.clusters.hashes
+    return tuple(
+        compute_scores(*views.select(g.members, g.number, hashes[g.members]), draws=draws, seed=seed) for g in groups
+    )
 
-    def scores(views: _Views) -> Scores:
-        return compute_scores(*views.select(members, group, hashes), draws=draws, seed=seed)
 
-    before, after = scores(raw), None if calibrated is None else scores(calibrated)
+def _group(group: _ChosenGroup, judged: JudgedTrace, raw: Scores, calibrated: Scores | None) -> GroupScores:
+    acceptance: AcceptanceSums = judged.acceptance.of_clusters(group.members)
     return GroupScores(
-        name=name,
+        name=group.name,
         rounds=acceptance.rounds,
-        prompts=int(members.sum()),
-        raw=before,
-        calibrated=after,
-        change=None if after is None else compute_change(before, after),
+        prompts=int(group.members.sum()),
+        raw=raw,
+        calibrated=calibrated,
+        change=None if calibrated is None else compute_change(raw, calibrated),
         acceptance=compute_acceptance(acceptance),
     )
 

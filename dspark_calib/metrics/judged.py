@@ -1,10 +1,11 @@
 """A trace ready for statistics: its clusters, its counts, and its rows for as many passes as it takes."""
 
+from collections import deque
 from collections.abc import Iterator
 from typing import TypeVar
 
 from dspark_calib.errors import InsufficientData
-from dspark_calib.metrics.acceptance import AcceptanceSums, round_facts
+from dspark_calib.metrics.acceptance import AcceptanceSums, RoundFacts, round_facts
 from dspark_calib.metrics.judged_rows import BATCH_ROWS, JudgedBatch, JudgedRows, fits_in_memory, judge, rebatched
 from dspark_calib.metrics.numbering import ClusterTable, Grouping, Numbering
 from dspark_calib.metrics.passes import Pass, Progress, run_pass
@@ -38,18 +39,15 @@ class JudgedTrace:
         self.gamma, self.rounds, self.threads = trace.gamma, trace.num_rounds, threads
         if self.rounds == 0:
             raise InsufficientData(f"{trace.name} holds no rounds; collect more prompts")
-        kept: list[JudgedBatch] | None = [] if fits_in_memory(trace) else None
         numbering = Numbering(trace.provenance.prompts, by)
         start = numbering.again()
-        facts = []
-        for rounds in trace.batches(optional=(), batch_rows=BATCH_ROWS):
-            batch = judge(rounds, numbering)
-            facts.append(round_facts(rounds, batch.cluster))
-            if kept is not None:
-                kept.append(batch)
+        facts: list[RoundFacts] = []
+        batches = rebatched(_judged(trace, numbering, facts))
+        kept = list(batches) if fits_in_memory(trace) else None
+        deque(batches, maxlen=0)  # to the end, for the numbers and facts
         self.clusters: ClusterTable = numbering.table()
         self.acceptance = AcceptanceSums.of(facts, len(self.clusters), self.gamma)
-        self.rows = JudgedRows(trace, start, threads, None if kept is None else list(rebatched(kept)))
+        self.rows = JudgedRows(trace, start, threads, kept)
 
     def batches(self) -> Iterator[JudgedBatch]:
         """Yield the rows in order, at most 65,536 at a time."""
@@ -64,6 +62,13 @@ class JudgedTrace:
             progress: Called with the name of the step and the rows done.
         """
         return run_pass(pass_, _told(self.batches(), step, progress), self.threads)
+
+
+def _judged(trace: Trace, numbering: Numbering, facts: list[RoundFacts]) -> Iterator[JudgedBatch]:
+    for rounds in trace.batches(optional=(), batch_rows=BATCH_ROWS):
+        batch = judge(rounds, numbering)
+        facts.append(round_facts(rounds, batch.cluster))
+        yield batch
 
 
 def _told(batches: Iterator[JudgedBatch], step: str, progress: Progress | None) -> Iterator[JudgedBatch]:

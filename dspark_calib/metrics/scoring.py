@@ -81,15 +81,17 @@ class GroupSums:
         whole = group < 0
         # With one group its placements are those among all rows.
         place = places.overall if whole or len(sums.scores) == 1 else places.own
+        chosen = slice(None) if members.all() else members  # without a copy
+        counts = sums.counts[chosen]
         return cls(
-            rows=sums.counts[members].sum(axis=-1),
-            positives=sums.counts[members, ..., 1],
-            predicted=sums.predicted[members],
-            squared_error=sums.squared_error[members],
-            log_loss=sums.log_loss[members],
+            rows=counts.sum(axis=-1),
+            positives=counts[..., 1],
+            predicted=sums.predicted[chosen],
+            squared_error=sums.squared_error[chosen],
+            log_loss=sums.log_loss[chosen],
             scores=sums.scores.sum(axis=0) if whole else sums.scores[group],
             residuals=sums.residuals.sum(axis=0) if whole else sums.residuals[group],
-            placements=place[members],
+            placements=place[chosen],
             hashes=hashes,
         )
 
