@@ -46,7 +46,11 @@ class ResponseError(DsparkCalibError):
 
 
 class CollectionError(DsparkCalibError):
-    """A collection that could not go on: a dead worker, a full disk, a device without memory."""
+    """A collection that could not go on: a full disk, a device without memory."""
+
+
+class WorkersFailed(DsparkCalibError):  # noqa: N818
+    """Workers that died, or could not be reached."""
 
 
 class ExportError(DsparkCalibError):

@@ -8,7 +8,17 @@ import typer
 
 from dspark_calib.errors import CollectionError
 from dspark_calib_cli.console import RESULTS, print_json, progress_bar, say, warn
-from dspark_calib_cli.options import DEFAULT_TRACE, Config, Format, OutputFormat, Overwrite, Quiet, Seed, Workers
+from dspark_calib_cli.options import (
+    DEFAULT_TRACE,
+    Config,
+    Format,
+    OutputFormat,
+    Overwrite,
+    Quiet,
+    Seed,
+    Workers,
+    worker_count,
+)
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -16,7 +26,6 @@ if TYPE_CHECKING:
     from dspark_calib.collection.messages import Progress, Remark
     from dspark_calib.collection.responses.server import ServerAddress
     from dspark_calib.collection.runner import Collected
-    from dspark_calib.collection.runner import Workers as WorkerCount
 
 
 class AnchorPolicy(StrEnum):
@@ -91,7 +100,7 @@ def collect(
     Example: dspark-calib collect --target Qwen/Qwen3-4B --drafter deepseek-ai/dspark_qwen3_4b_block7
     --prompts math=gsm8k.jsonl --domain math=math --out trace
     """
-    count = _worker_count(workers)
+    count = worker_count(workers)
     server = _server(responses_from, model or target, responses)
     from dspark_calib.collection.collect import collect as collect_rounds
     from dspark_calib.collection.prompts import name_domains, name_prompt_files
@@ -146,14 +155,6 @@ class _Watcher:
                 completed=message.prompts_done,
                 speed=f"{message.rounds_per_second:.0f}",
             )
-
-
-def _worker_count(workers: str) -> "WorkerCount":
-    if workers == "ray":
-        return "ray"
-    if workers.isdecimal() and int(workers) > 0:
-        return int(workers)
-    raise typer.BadParameter(f"{workers!r} is neither a number from 1 up nor `ray`", param_hint="--workers")
 
 
 def _server(url: str | None, model: str, responses: Path | None) -> "ServerAddress | None":

@@ -19,6 +19,7 @@ from dspark_calib_cli.options import (
     Quiet,
     Seed,
     Traces,
+    worker_count,
 )
 
 
@@ -76,8 +77,8 @@ def fit_sts(
     ] = None,
     seed: Seed = 0,
     workers: Annotated[
-        int, typer.Option("--workers", metavar="N", min=1, help="Threads; no number depends on them.")
-    ] = 2,
+        str, typer.Option("--workers", metavar="N|ray", help="Threads, or Ray actors that share the part files.")
+    ] = "2",
     accept: Annotated[
         str, typer.Option("--accept", metavar="FINDING[,…]|all", help="Findings on the trace to accept by name.")
     ] = "",
@@ -95,6 +96,7 @@ def fit_sts(
     from dspark_calib.calibration.fit_calibration import fit_calibration
     from dspark_calib.trace import combine_traces, open_trace
 
+    count = worker_count(workers)
     refuse_existing(out, overwrite=overwrite)
     trace = combine_traces([open_trace(t) for t in traces or [DEFAULT_TRACE]], allow_mixed=allow_mixed)
     with progress_bar(quiet=quiet) as progress:
@@ -109,7 +111,7 @@ def fit_sts(
             holdout=holdout,
             by=None if by is None else by.value,
             seed=seed,
-            threads=workers,
+            workers=count,
             accept=tuple(name for name in accept.split(",") if name),
             progress=lambda step, rows: progress.update(task, description=step, completed=rows),
         )

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -38,3 +38,12 @@ Workers: TypeAlias = Annotated[str, typer.Option("--workers", metavar="N|ray", h
 
 DEFAULT_TRACE = Path("trace")
 DEFAULT_CALIBRATION = Path("calibration.json")
+
+
+def worker_count(workers: str) -> int | Literal["ray"]:
+    """Read what `--workers` was given."""
+    if workers == "ray":
+        return "ray"
+    if workers.isdecimal() and int(workers) > 0:
+        return int(workers)
+    raise typer.BadParameter(f"{workers!r} is neither a number from 1 up nor `ray`", param_hint="--workers")

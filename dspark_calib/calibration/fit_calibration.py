@@ -1,22 +1,19 @@
 """`fit-sts` as one call: check the trace, fit on all prompts, judge out of fold, decide, and record it all."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-
-import numpy as np
-import numpy.typing as npt
+from typing import Literal
 
 from dspark_calib.calibration.baselines import compute_baselines
 from dspark_calib.calibration.cross_fit import REPEATS, cross_fit_temperatures
 from dspark_calib.calibration.decision import decide
 from dspark_calib.calibration.evaluate import Evaluation, evaluate
 from dspark_calib.calibration.file import Calibration
-from dspark_calib.calibration.fit_record import Grid, Objective, Selection, TemperatureFit
-from dspark_calib.calibration.joint import refine_jointly
-from dspark_calib.calibration.reference_fitters import fit_reference, reference_rule
+from dspark_calib.calibration.fit_record import Grid, Objective, Selection
+from dspark_calib.calibration.procedure import Procedure
 from dspark_calib.calibration.rows import FitRows
 from dspark_calib.calibration.sample import Sample
-from dspark_calib.calibration.sts import fit_sts
 from dspark_calib.calibration.tables import HeldOut
 from dspark_calib.calibration.transfer import compute_transfer, fit_groups
 from dspark_calib.diagnostics.checks import check_trace
@@ -25,71 +22,10 @@ from dspark_calib.metrics.bins import DEFAULT_BINS
 from dspark_calib.metrics.judged import JudgedTrace
 from dspark_calib.metrics.numbering import Grouping
 from dspark_calib.metrics.passes import Progress
-from dspark_calib.metrics.scored_rows import View
+from dspark_calib.metrics.ray_shards import shards_on_ray
 from dspark_calib.trace.store import Trace
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Procedure:
-    """How temperatures are fitted on any rows: the same for all prompts and without a fold.
-
-    Attributes:
-        objective: What to minimise.
-        grid: `default`, or `sglang` or `deepspec` to reproduce those fitters.
-        select: Rule among good temperatures.
-        joint: Whether a joint refinement follows the sequential pass.
-        bins: Of the ECE.
-        seed: Of the replicates.
-    """
-
-    objective: Objective = "ece"
-    grid: Grid = "default"
-    select: Selection = "parsimonious"
-    joint: bool = False
-    bins: int = DEFAULT_BINS
-    seed: int = 0
-
-    @property
-    def all_rows(self) -> bool:
-        """Whether positions without a label count as rejected."""
-        return self.grid != "default" and reference_rule(self.grid).all_rows
-
-    def temperatures(
-        self, judged: JudgedTrace, view: View, members: npt.NDArray[np.bool_], row_limit: int | None = None
-    ) -> tuple[float, ...]:
-        """Fit the clusters marked, bool [C], without intervals; `row_limit` as in `FitRows`."""
-        return self(FitRows(judged, view, members, row_limit, all_rows=self.all_rows), details=False).temperatures
-
-    def __call__(
-        self, rows: FitRows, *, details: bool = True, told: Callable[[int], None] | None = None
-    ) -> TemperatureFit:
-        """Fit on the rows given.
-
-        Args:
-            rows: The rows.
-            details: Whether intervals and curves are wanted.
-            told: Called with the number of positions done.
-        """
-        if self.grid != "default":
-            return fit_reference(rows, self.grid)
-        fit = fit_sts(
-            rows,
-            objective=self.objective,
-            select=self.select,
-            bins=self.bins,
-            seed=self.seed,
-            details=details,
-            told=told,
-        )
-        return self._refined(rows, fit) if self.joint else fit
-
-    def _refined(self, rows: FitRows, fit: TemperatureFit) -> TemperatureFit:
-        movable = tuple("kept_at_identity" not in p.flags for p in fit.positions)
-        refined = refine_jointly(
-            rows.sample(), rows.hashes, fit.temperatures, bins=self.bins, seed=self.seed, movable=movable
-        )
-        positions = tuple(replace(p, temperature=t) for p, t in zip(fit.positions, refined, strict=True))
-        return replace(fit, positions=positions, joint=True)
+Workers = int | Literal["ray"]
 
 
 def fit_calibration(
@@ -104,7 +40,7 @@ def fit_calibration(
     by: Grouping | None = None,
     seed: int = 0,
     accept: Collection[str] = (),
-    threads: int = 2,
+    workers: Workers = 2,
     progress: Progress | None = None,
 ) -> Calibration:
     """Fit temperatures on all prompts of a trace and judge the procedure on prompts it has not seen.
@@ -120,63 +56,68 @@ def fit_calibration(
         by: Also fit each group alone, with the transfer matrix.
         seed: Of folds and replicates.
         accept: Names of findings to accept, or `all`.
-        threads: Threads of every pass; no number depends on them.
+        workers: Threads of every pass, on which no number depends; or `ray`, to run the passes over all rows on Ray
+            actors, one for each file or group of files, whose sums agree with those made here to rounding.
         progress: Called with the name of the step and the rows done.
 
     Raises:
         FindingsNotAccepted: If a check on the trace found something that stops a fit.
         InsufficientData: If the trace holds no rounds.
     """
-    judged = JudgedTrace(trace, by, threads)
-    findings = check_trace(trace, judged)
-    require_accepted(findings, accept)
     procedure = Procedure(objective=objective, grid=grid, select=select, joint=joint, bins=bins, seed=seed)
-    view = fitting_view(judged, objective, grid)
     steps = Steps(trace.num_rounds, progress)
-    fit = procedure(FitRows(judged, view, all_rows=procedure.all_rows), told=steps.of("fit positions", trace.gamma))
+    with _judged(trace, by, workers) as judged:
+        findings = check_trace(trace, judged)
+        require_accepted(findings, accept)
+        calibration = replace(
+            _fitted(_described(trace, judged), judged, procedure, holdout, steps),
+            findings=findings,
+            accepted=tuple(sorted(f.name for f in findings if f.severity == "stop")),
+        )
+        if by is not None:
+            calibration = _with_groups(calibration, judged, procedure, holdout)
+        evaluation = evaluate(trace, calibration, bins=bins, seed=seed, progress=progress, judged=judged)
+    return decide(_measured(calibration, evaluation))
+
+
+@contextmanager
+def _judged(trace: Trace, by: Grouping | None, workers: Workers) -> Iterator[JudgedTrace]:
+    if workers != "ray":
+        yield JudgedTrace(trace, by, workers)
+        return
+    with shards_on_ray(JudgedTrace(trace, by)) as judged:
+        yield judged
+
+
+def _fitted(
+    described: Calibration, judged: JudgedTrace, procedure: Procedure, holdout: float, steps: "Steps"
+) -> Calibration:
+    """Add the fit, the fits without each fold, and what other ways would reach."""
+    view, bins = procedure.view(judged), procedure.bins
+    rows = FitRows(judged, view, all_rows=procedure.all_rows)
+    fit = procedure(rows, told=steps.of("fit positions", judged.gamma))
     cross_fit = None
     if holdout > 0 and len(judged.clusters) > 1:
+        told = steps.of("fit without each fold", REPEATS)
         cross_fit = cross_fit_temperatures(
-            judged,
-            view,
-            procedure.temperatures,
-            holdout=holdout,
-            bins=bins,
-            seed=seed,
-            told=steps.of("fit without each fold", REPEATS),
+            judged, view, procedure.temperatures, holdout=holdout, bins=bins, seed=procedure.seed, told=told
         )
-    calibration = replace(
-        _described(trace, judged),
+    return replace(
+        described,
         temperatures=fit.temperatures,
         bins=bins,
-        seed=seed,
+        seed=procedure.seed,
         fit=fit,
         cross_fit=cross_fit,
-        findings=findings,
-        accepted=tuple(sorted(f.name for f in findings if f.severity == "stop")),
-    )
-    sample = Sample.of(judged, view)
-    calibration = replace(calibration, baselines=compute_baselines(judged, sample, cross_fit, fit.temperatures, bins))
-    if by is not None:
-        by_group = fit_groups(judged, view, procedure.temperatures)
-        transfer = compute_transfer(
-            judged, view, procedure.temperatures, by_group, holdout=holdout, bins=bins, seed=seed
-        )
-        calibration = replace(calibration, by_group=by_group, transfer=transfer)
-    return decide(
-        _measured(calibration, evaluate(trace, calibration, bins=bins, seed=seed, progress=progress, judged=judged))
+        baselines=compute_baselines(judged, Sample.of(judged, view), cross_fit, fit.temperatures, bins),
     )
 
 
-def fitting_view(judged: JudgedTrace, objective: Objective, grid: Grid = "default") -> View:
-    """Return the view a fit looks at.
-
-    Rounds cut by a scheduler carry valid labels in the conditional view only. The likelihood of accepted lengths
-    is a product over judged drafts, so `nll` looks at them too. Other fitters' rules know one view alone.
-    """
-    if grid != "default":
-        return "cumulative"
-    return "conditional" if judged.acceptance.censored or objective == "nll" else "cumulative"
+def _with_groups(calibration: Calibration, judged: JudgedTrace, procedure: Procedure, holdout: float) -> Calibration:
+    view, fit = procedure.view(judged), procedure.temperatures
+    by_group = fit_groups(judged, view, fit)
+    transfer = compute_transfer(judged, view, fit, by_group, holdout=holdout, bins=procedure.bins, seed=procedure.seed)
+    return replace(calibration, by_group=by_group, transfer=transfer)
 
 
 @dataclass(frozen=True, slots=True)

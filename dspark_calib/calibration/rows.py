@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from dspark_calib.calibration.far_blocks import FarBlocks
 from dspark_calib.calibration.row_blocks import PositionBlock, RowBlock, RowBlocks, RowChoice
 from dspark_calib.calibration.sample import SAMPLE_ROUNDS, Sample, first_of_each
 from dspark_calib.metrics.judged import JudgedTrace
@@ -56,7 +57,9 @@ class FitRows:
         choice = RowChoice(view=view, number=number, row_limit=row_limit, all_rows=all_rows)
         self.hashes: Hashes = judged.clusters.hashes[taking_part]
         self.clusters = choice.clusters
-        self._blocks = RowBlocks(judged.rows, choice)
+        # Which rows of a cluster come first is known only where all of them pass by.
+        far = judged.shards if row_limit is None else None
+        self._blocks = RowBlocks(judged.rows, choice) if far is None else FarBlocks(far, choice)
         self._fixed: tuple[float, ...] = ()
         counts = self.over_rounds(CountPass(choice=choice, gamma=self.gamma))
         self.total, self._sizes, self._positives = int(counts.total), counts.sizes, counts.positives

@@ -76,20 +76,35 @@ class JudgedRows:
         numbering: The finished numbering of the whole trace, set to the first of these rows.
         threads: Threads of every pass over the rows.
         kept: The rows, where they are in memory; None reads them on each pass.
+        small: Whether the rows may be kept in memory once they were read.
 
     Attributes:
         gamma: γ.
         threads: Threads of every pass over the rows.
     """
 
-    def __init__(self, trace: Trace, numbering: Numbering, threads: int, kept: list[JudgedBatch] | None) -> None:
-        self._trace, self._numbering, self._kept = trace, numbering, kept
+    def __init__(
+        self,
+        trace: Trace,
+        numbering: Numbering,
+        threads: int,
+        kept: list[JudgedBatch] | None = None,
+        *,
+        small: bool = False,
+    ) -> None:
+        self._trace, self._numbering, self._kept, self._small = trace, numbering, kept, small
         self.gamma, self.threads = trace.gamma, threads
 
     @property
     def kept(self) -> bool:
         """Whether the rows are in memory."""
         return self._kept is not None
+
+    def at_hand(self) -> "JudgedRows":
+        """Return the same rows, in memory where they may be kept."""
+        if self.kept or not self._small:
+            return self
+        return JudgedRows(self._trace, self._numbering, self.threads, list(self.batches()))
 
     def batches(self) -> Iterator[JudgedBatch]:
         """Yield the rows in order, at most 65,536 at a time."""
@@ -120,9 +135,9 @@ def compact(cluster: npt.NDArray[np.integer[Any]]) -> tuple[Integers, Integers]:
     return present, place[cluster]
 
 
-def fits_in_memory(trace: Trace) -> bool:
-    """Return whether the rows of a trace are few enough to be kept."""
-    return trace.num_rounds * (4 * trace.gamma + 9) <= CACHE_BYTES
+def fits_in_memory(trace: Trace, shares: int = 1) -> bool:
+    """Return whether a share of the rows of a trace is small enough to be kept."""
+    return trace.num_rounds * (4 * trace.gamma + 9) <= CACHE_BYTES * shares
 
 
 def rebatched(batches: Iterable[JudgedBatch], rows: int = BATCH_ROWS) -> Iterator[JudgedBatch]:

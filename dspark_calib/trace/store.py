@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,6 +88,10 @@ class Trace:
                     yield source.take(slice(start, start + batch_rows))
             else:
                 yield from _read_part(source, self.gamma, wanted, batch_rows)
+
+    def only(self, sources: Sequence[Path | Rounds]) -> "Trace":
+        """Return the same trace seen through some of its sources; its provenance still counts all rows."""
+        return replace(self, sources=tuple(sources))
 
     def read(self, optional: Sequence[str] | None = None) -> Rounds:
         """Return all rows at once.

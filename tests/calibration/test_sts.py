@@ -9,9 +9,9 @@ import pytest
 
 from dspark_calib.calibration import FitRows, fit_calibration, fit_sts
 from dspark_calib.calibration import sketch as sketch_module
-from dspark_calib.calibration.fit_calibration import Procedure
 from dspark_calib.calibration.grids import best_index, default_grid, fine_grid
 from dspark_calib.calibration.objective import evaluate_by_cluster, evaluate_totals
+from dspark_calib.calibration.procedure import Procedure
 from dspark_calib.calibration.search import search
 from dspark_calib.calibration.selection import choose
 from dspark_calib.calibration.sketch import build_sketch

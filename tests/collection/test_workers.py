@@ -18,7 +18,7 @@ from dspark_calib.collection.prompts import PromptFile
 from dspark_calib.collection.runner import Collected
 from dspark_calib.collection.sequences import ResponseSequence
 from dspark_calib.collection.workers.processes import run_in_processes, worker_devices
-from dspark_calib.errors import CheckpointError, CollectionError, ResponseError
+from dspark_calib.errors import CheckpointError, ResponseError, WorkersFailed
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_a_ray_actor_that_dies_is_told(home: Path) -> None:
     from dspark_calib.collection.workers.ray_actors import run_on_ray
 
     prompts = [Prompt(dataset="d", prompt_id="p", domain=None, token_ids=(1, 2))]
-    with pytest.raises(CollectionError, match=r"a Ray actor died .*--resume"):
+    with pytest.raises(WorkersFailed, match=r"a Ray actor died .*--resume"):
         run_on_ray(job(home, "die"), cut_into_batches(prompts, 60, max_new_tokens=12), lambda _report: None)
 
 
@@ -74,7 +74,7 @@ def test_a_ray_cluster_out_of_reach_is_told(home: Path, tmp_path: Path, monkeypa
         raise ConnectionError("Failed to connect to Ray cluster at 10.0.0.1:6379")
 
     monkeypatch.setattr(ray, "init", unreachable)
-    with pytest.raises(CollectionError, match=r"no Ray cluster to work on: Failed to connect .* check RAY_ADDRESS"):
+    with pytest.raises(WorkersFailed, match=r"no Ray cluster to work on: Failed to connect .* check RAY_ADDRESS"):
         run(home, tmp_path / "trace", "ray")
     assert not (tmp_path / "trace").exists()
 
@@ -111,7 +111,7 @@ def job(home: Path, how: str, drafter: str = "drafter") -> CollectionJob:
 @pytest.mark.parametrize(
     ("how", "drafter", "kind", "said"),
     [
-        ("die", "drafter", CollectionError, "worker 1 was killed by SIGKILL at batch 0; .*fewer --workers.*--resume"),
+        ("die", "drafter", WorkersFailed, "worker 1 was killed by SIGKILL at batch 0; .*fewer --workers.*--resume"),
         ("refuse", "drafter", ResponseError, "the server is gone"),
         pytest.param("bug", "drafter", RuntimeError, "(?s)worker 1 failed:.*KeyError: 'a bug'", marks=pytest.mark.slow),
         pytest.param("bug", "none", CheckpointError, "none", marks=pytest.mark.slow),

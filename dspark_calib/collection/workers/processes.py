@@ -15,7 +15,7 @@ from dspark_calib.collection.batches import Batch
 from dspark_calib.collection.job import CollectionJob
 from dspark_calib.collection.worker import BatchCollector, BatchResult
 from dspark_calib.collection.workers.reports import BatchShare, Listener, ModelsReady, Report
-from dspark_calib.errors import CollectionError, DsparkCalibError
+from dspark_calib.errors import DsparkCalibError, WorkersFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def run_in_processes(job: CollectionJob, batches: Sequence[Batch], workers: int,
 
     Raises:
         DsparkCalibError: What a worker raised.
-        CollectionError: If a worker dies.
+        WorkersFailed: If a worker dies.
     """
     devices = worker_devices(job.device, workers)
     crew = [_start(job, number, device) for number, device in enumerate(devices, start=1)]
@@ -84,7 +84,7 @@ def _hear(crew: list[_Worker], waiting: list[Batch], listener: Listener) -> None
         try:
             report = worker.connection.recv()
         except (EOFError, OSError) as error:
-            raise CollectionError(_obituary(worker)) from error
+            raise WorkersFailed(_obituary(worker)) from error
         if isinstance(report, DsparkCalibError):
             raise report
         if isinstance(report, _Crash):

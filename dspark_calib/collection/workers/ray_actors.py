@@ -1,7 +1,5 @@
 """Workers as Ray actors: as many as the cluster has devices for."""
 
-import logging
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +7,8 @@ from dspark_calib.collection.batches import Batch
 from dspark_calib.collection.job import CollectionJob
 from dspark_calib.collection.worker import BatchCollector
 from dspark_calib.collection.workers.reports import Listener, ModelsReady
-from dspark_calib.errors import CollectionError, DsparkCalibError, MissingExtra
+from dspark_calib.errors import DsparkCalibError
+from dspark_calib.ray_cluster import ray_cluster
 
 
 class _RayCollector:
@@ -41,32 +40,11 @@ def run_on_ray(job: CollectionJob, batches: Sequence[Batch], listener: Listener)
 
     Raises:
         MissingExtra: If Ray is not installed.
-        CollectionError: If an actor dies.
+        WorkersFailed: If an actor dies.
         DsparkCalibError: What an actor raised.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtra("ray", "ray", "--workers ray") from error
-    started_here = not ray.is_initialized()
-    if started_here:
-        # The dashboard belongs to whoever started the cluster.
-        own: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
-        try:
-            ray.init(log_to_driver=False, logging_level=logging.ERROR, **own)
-        except (ConnectionError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise CollectionError(f"no Ray cluster to work on: {reason}; check RAY_ADDRESS") from error
-    try:
+    with ray_cluster("finished parts are kept, go on with --resume") as ray:
         _collect(ray, job, batches, listener)
-    except ray.exceptions.RayTaskError:
-        raise  # a bug keeps its traceback
-    except ray.exceptions.RayError as error:
-        reason = str(error).strip().splitlines()[0]
-        raise CollectionError(f"a Ray actor died ({reason}); finished parts are kept, go on with --resume") from error
-    finally:
-        if started_here:
-            ray.shutdown()
 
 
 def _collect(ray: Any, job: CollectionJob, batches: Sequence[Batch], listener: Listener) -> None:

@@ -1,0 +1,89 @@
+"""How temperatures are fitted on any rows: the same for all prompts and without a fold."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dspark_calib.calibration.fit_record import Grid, Objective, Selection, TemperatureFit
+from dspark_calib.calibration.joint import refine_jointly
+from dspark_calib.calibration.reference_fitters import fit_reference, reference_rule
+from dspark_calib.calibration.rows import FitRows
+from dspark_calib.calibration.sts import fit_sts
+from dspark_calib.metrics.bins import DEFAULT_BINS
+from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.scored_rows import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Procedure:
+    """How temperatures are fitted on any rows: the same for all prompts and without a fold.
+
+    Attributes:
+        objective: What to minimise.
+        grid: `default`, or `sglang` or `deepspec` to reproduce those fitters.
+        select: Rule among good temperatures.
+        joint: Whether a joint refinement follows the sequential pass.
+        bins: Of the ECE.
+        seed: Of the replicates.
+    """
+
+    objective: Objective = "ece"
+    grid: Grid = "default"
+    select: Selection = "parsimonious"
+    joint: bool = False
+    bins: int = DEFAULT_BINS
+    seed: int = 0
+
+    def view(self, judged: JudgedTrace) -> View:
+        """Return the view a fit looks at.
+
+        Rounds cut by a scheduler carry valid labels in the conditional view only. The likelihood of accepted lengths
+        is a product over judged drafts, so `nll` looks at them too. Other fitters' rules know one view alone.
+        """
+        if self.grid != "default":
+            return "cumulative"
+        return "conditional" if judged.acceptance.censored or self.objective == "nll" else "cumulative"
+
+    @property
+    def all_rows(self) -> bool:
+        """Whether positions without a label count as rejected."""
+        return self.grid != "default" and reference_rule(self.grid).all_rows
+
+    def temperatures(
+        self, judged: JudgedTrace, view: View, members: npt.NDArray[np.bool_], row_limit: int | None = None
+    ) -> tuple[float, ...]:
+        """Fit the clusters marked, bool [C], without intervals; `row_limit` as in `FitRows`."""
+        return self(FitRows(judged, view, members, row_limit, all_rows=self.all_rows), details=False).temperatures
+
+    def __call__(
+        self, rows: FitRows, *, details: bool = True, told: Callable[[int], None] | None = None
+    ) -> TemperatureFit:
+        """Fit on the rows given.
+
+        Args:
+            rows: The rows.
+            details: Whether intervals and curves are wanted.
+            told: Called with the number of positions done.
+        """
+        if self.grid != "default":
+            return fit_reference(rows, self.grid)
+        fit = fit_sts(
+            rows,
+            objective=self.objective,
+            select=self.select,
+            bins=self.bins,
+            seed=self.seed,
+            details=details,
+            told=told,
+        )
+        return self._refined(rows, fit) if self.joint else fit
+
+    def _refined(self, rows: FitRows, fit: TemperatureFit) -> TemperatureFit:
+        movable = tuple("kept_at_identity" not in p.flags for p in fit.positions)
+        refined = refine_jointly(
+            rows.sample(), rows.hashes, fit.temperatures, bins=self.bins, seed=self.seed, movable=movable
+        )
+        positions = tuple(replace(p, temperature=t) for p, t in zip(fit.positions, refined, strict=True))
+        return replace(fit, positions=positions, joint=True)
