@@ -1,18 +1,24 @@
 """Time and memory of `fit-sts` on a large trace, against a plain numpy greedy fitter in the same run.
 
-Prints seconds for reading, for the fit (default selection, and the bare minimum), for the whole command with every
-interval, peak memory, and the plain fitter's time with 256 temperatures on the first 10⁶ rows, scaled.
---check also compares the temperatures with exhaustive search over the default grid.
+    python benchmarks/fit_speed.py TRACE [--check] [--fit-only]
 
-Example: python benchmarks/fit_speed.py TRACE --check
+Measures reading, the fit (the bare minimum, and the default selection), the whole command with every interval, and
+the plain fitter: 256 temperatures over the first 10⁶ rows, its time scaled to all of them. `--check` also compares
+the temperatures with exhaustive search over the default grid. The peak of memory is that of the process up to the
+end of a step, and never falls: only a step that raises it has needed that much. The table goes to stderr, step by
+step, one JSON object to stdout; trust the ratio rather than the seconds.
 """
 
 import argparse
+import json
+import os
 import resource
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,21 +31,121 @@ from dspark_calib.metrics.judged import JudgedTrace
 from dspark_calib.trace import Trace, open_trace
 
 PLAIN_ROWS, PLAIN_TEMPERATURES = 1_000_000, 256
+FIT = "fit, parsimonious"
+PLAIN = "plain fitter"
+SCALED = "plain fitter, scaled"
 T = TypeVar("T")
 
 
-def timed(name: str, work: Callable[[], T]) -> tuple[T, float]:
-    """Run and print the seconds taken, wall and processor."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    result = work()
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    print(f"{name}: {wall:.1f} s wall, {cpu:.1f} s processor, peak {peak_gigabytes():.2f} GB", flush=True)
-    return result, wall
+def main() -> None:
+    """Measure one trace."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trace", type=Path)
+    parser.add_argument("--check", action="store_true", help="compare with exhaustive search")
+    parser.add_argument("--fit-only", action="store_true", help="leave out the whole command and the plain fitter")
+    options = parser.parse_args()
+    trace, steps = open_trace(options.trace), Steps()
+    result: dict[str, Any] = {"rounds": trace.num_rounds, "gamma": trace.gamma, "prompts": trace.provenance.prompts}
+    result |= measure_fit(trace, steps, check=options.check)
+    if not options.fit_only:
+        steps.timed("whole command", lambda: fit_calibration(trace, accept=("all",)))
+        result |= measure_plain(trace, steps)
+    result |= {"cores": os.cpu_count(), "steps": [asdict(step) for step in steps.done]}
+    print(json.dumps(result, allow_nan=False))
 
 
-def peak_gigabytes() -> float:
-    """Return the peak resident memory of this process in GB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a step took.
+
+    Attributes:
+        name: The step.
+        seconds: Wall time.
+        cpu_seconds: Processor time of all threads.
+        peak_gigabytes: The most memory the process has held until its end, earlier steps included.
+    """
+
+    name: str
+    seconds: float
+    cpu_seconds: float
+    peak_gigabytes: float
+
+
+class Steps:
+    """Steps done so far; each is a row of the table as soon as it is done."""
+
+    def __init__(self) -> None:
+        self.done: list[Step] = []
+        self._show("step", "seconds", "CPU seconds", "peak GB so far")
+
+    def timed(self, name: str, work: Callable[[], T]) -> T:
+        """Do the work of a step and note what it took."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = work()
+        self.add(name, time.perf_counter() - wall, time.process_time() - cpu)
+        return result
+
+    def add(self, name: str, seconds: float, cpu_seconds: float) -> None:
+        """Note a step."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+        self.done.append(Step(name=name, seconds=seconds, cpu_seconds=cpu_seconds, peak_gigabytes=peak))
+        self._show(name, f"{seconds:.1f}", f"{cpu_seconds:.1f}", f"{peak:.2f}")
+
+    def find(self, name: str) -> Step:
+        """Return the step of that name."""
+        return next(step for step in self.done if step.name == name)
+
+    @staticmethod
+    def _show(name: str, *cells: str) -> None:
+        print(f"{name:<24}" + "".join(f"{cell:>16}" for cell in cells), file=sys.stderr, flush=True)
+
+
+def measure_fit(trace: Trace, steps: Steps, *, check: bool) -> dict[str, Any]:
+    """Time reading and fitting; return the temperatures, and whether exhaustive search finds the same."""
+    judged = steps.timed("read", lambda: JudgedTrace(trace))
+    rows = steps.timed("blocks", lambda: FitRows(judged, "cumulative"))
+    paper = steps.timed("fit, bare minimum", lambda: fit_sts(rows, select="paper"))
+    fit = steps.timed(FIT, lambda: fit_sts(rows))
+    same = None
+    if check:
+        minima = steps.timed("exhaustive search", lambda: exhaustive_minima(rows, paper.temperatures))
+        same = minima == [position.best_temperature for position in paper.positions]
+        print(f"same as exhaustive search: {same}", file=sys.stderr)
+    return {"temperatures": list(fit.temperatures), "same_as_exhaustive": same}
+
+
+def exhaustive_minima(rows: FitRows, fixed: tuple[float, ...]) -> list[float]:
+    """Return the minimum of exhaustive search at each position, earlier positions as in the fit."""
+    rows.restart()
+    minima = []
+    for temperature in fixed:
+        minima.append(search(rows, "ece", "paper", 20, exhaustive=True).best)
+        rows.fix(temperature)
+    return minima
+
+
+def measure_plain(trace: Trace, steps: Steps) -> dict[str, Any]:
+    """Time the plain fitter on the first rows and scale it to all; return how many times the fit's time that is."""
+    z, accepted = first_rows(trace)
+    steps.timed(PLAIN, lambda: plain_fit(z, accepted))
+    plain, fit, factor = steps.find(PLAIN), steps.find(FIT), trace.num_rounds / len(z)
+    steps.add(SCALED, plain.seconds * factor, plain.cpu_seconds * factor)
+    scaled = steps.find(SCALED)
+    ratio, cpu_ratio = scaled.seconds / fit.seconds, scaled.cpu_seconds / fit.cpu_seconds
+    print(f"the plain fitter takes {ratio:.1f} × the fit (in CPU seconds {cpu_ratio:.1f} ×)", file=sys.stderr)
+    return {"plain_rows": len(z), "plain_over_fit": ratio, "plain_over_fit_in_cpu_seconds": cpu_ratio}
+
+
+def first_rows(trace: Trace) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int16]]:
+    """Return the first 10⁶ rows."""
+    logits, accepted, seen = [], [], 0
+    for rounds in trace.batches(optional=()):
+        logits.append(rounds.confidence_logits.astype(np.float64))
+        accepted.append(rounds.accepted)
+        seen += len(rounds)
+        if seen >= PLAIN_ROWS:
+            break
+    return np.concatenate(logits)[:PLAIN_ROWS], np.concatenate(accepted)[:PLAIN_ROWS]
 
 
 def plain_fit(z: npt.NDArray[np.float64], accepted: npt.NDArray[np.int16]) -> list[float]:
@@ -56,53 +162,6 @@ def plain_fit(z: npt.NDArray[np.float64], accepted: npt.NDArray[np.int16]) -> li
         found.append(float(temperatures[int(np.argmin(eces))]))
         prior /= 1 + np.exp(-z[:, k] / found[-1])
     return found
-
-
-def first_rows(trace: Trace) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int16]]:
-    """Return the first 10⁶ rows."""
-    logits, accepted, seen = [], [], 0
-    for rounds in trace.batches(optional=()):
-        logits.append(rounds.confidence_logits.astype(np.float64))
-        accepted.append(rounds.accepted)
-        seen += len(rounds)
-        if seen >= PLAIN_ROWS:
-            break
-    return np.concatenate(logits)[:PLAIN_ROWS], np.concatenate(accepted)[:PLAIN_ROWS]
-
-
-def exhaustive_minima(rows: FitRows, fixed: tuple[float, ...]) -> list[float]:
-    """Return the minimum of exhaustive search at each position, earlier positions as in the fit."""
-    rows.restart()
-    minima = []
-    for temperature in fixed:
-        minima.append(search(rows, "ece", "paper", 20, exhaustive=True).best)
-        rows.fix(temperature)
-    return minima
-
-
-def main() -> None:
-    """Measure one trace."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("trace", type=Path)
-    parser.add_argument("--check", action="store_true", help="compare with exhaustive search")
-    parser.add_argument("--fit-only", action="store_true", help="leave out the whole command and the plain fitter")
-    args = parser.parse_args()
-    trace = open_trace(args.trace)
-    judged, _ = timed("read", lambda: JudgedTrace(trace))
-    rows, _ = timed("blocks", lambda: FitRows(judged, "cumulative"))
-    paper, _ = timed("fit, bare minimum", lambda: fit_sts(rows, select="paper"))
-    fit, seconds = timed("fit, parsimonious", lambda: fit_sts(rows))
-    print("temperatures:", [round(t, 4) for t in fit.temperatures], flush=True)
-    if args.check:
-        minima, _ = timed("exhaustive search", lambda: exhaustive_minima(rows, paper.temperatures))
-        print("same as exhaustive:", minima == [p.best_temperature for p in paper.positions], flush=True)
-    if not args.fit_only:
-        del rows, judged
-        timed("whole command", lambda: fit_calibration(trace, accept=("all",)))
-        z, accepted = first_rows(trace)
-        _, plain = timed("plain numpy fitter, first rows", lambda: plain_fit(z, accepted))
-        scaled = plain * trace.num_rounds / len(z)
-        print(f"plain fitter scaled to all rows: {scaled:.0f} s, {scaled / seconds:.1f} × the fit", flush=True)
 
 
 if __name__ == "__main__":
