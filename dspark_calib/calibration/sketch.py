@@ -79,9 +79,12 @@ class Sketch:
         return int(self.rejected[:, -1].sum() + self.accepted[:, -1].sum())
 
     def coarser(self) -> "Sketch":
-        """Return the sketch with 8 × 8 cells merged, or itself where it is too small to merge."""
+        """Return the sketch with 8 × 8 cells merged, or itself where it is too small to merge.
+
+        At least two rows remain of several: a single one stands for a_{k-1} = 1.
+        """
         columns, rows = self.survival.shape[0], self.survival.shape[1] - 1
-        by_row = COARSER if rows % COARSER == 0 else 1
+        by_row = COARSER if rows > COARSER and rows % COARSER == 0 else 1
         if columns % COARSER:
             return self
 
@@ -109,7 +112,8 @@ class Sketch:
         sums = np.diff(self._excess(column, middle), axis=1).sum(axis=0)
         crossed = self._crossed(column, below, middle, above)
         slack = (self.survival[:, -1] * column.error).sum()
-        moved = (_jumps(sums, crossed, float(slack)) * crossed).sum()
+        # What the clamp moves may turn the sign of a bin too.
+        moved = (_jumps(sums, crossed, float(slack) + _ROUNDING * self.n) * crossed).sum()
         return float(np.abs(sums).sum() / self.n), float((moved + slack) / self.n) + _ROUNDING
 
     def _crossings(self, column: "_Columns", bins: int) -> tuple[Integers, Integers, Integers]:
@@ -188,6 +192,9 @@ class _Columns:
         middle = np.where(inner, middle, 0.0)
         sigma = np.where(inner, sigmoid(middle / temperature), (low + high) / 2)
         slope = np.where(inner, sigma * (1 - sigma) / temperature, 0.0)
+        # The tangent also errs by no more than the rise over the column: 0 is an edge, so σ is convex or concave in it,
+        # its distance from the tangent is greatest at an end, and the slope in the middle is no steeper than the half
+        # of the column nearer 0. Sums that treat σ as constant err by no more than half the rise.
         curved = np.where(inner, _CURVATURE / 2 * (np.where(inner, half, 0.0) / temperature) ** 2, np.inf)
         return cls(middle, sigma, slope, low, high, np.minimum(curved, high - low))
 
