@@ -149,6 +149,31 @@ def test_bounds_hold_where_every_row_lies_on_a_bin_edge(bins: int, labels: str, 
         check_bounds(rows, (temperature, *TEMPERATURES), bins)
 
 
+@pytest.mark.parametrize("side", [-1, 1])
+@pytest.mark.parametrize("label", [0.0, 1.0])
+@pytest.mark.parametrize("anchors", [(0.0, 1.0), (1.0, 0.0)])
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_bounds_hold_where_every_move_counts_twice(
+    side: int, label: float, anchors: Any, temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All rows of an edge lie on one side, with one label and in cells counted on the other.
+
+    Rows well inside either bin make their sums differ in sign.
+    """
+    shrink(monkeypatch, 256, 16)
+    rng = np.random.default_rng(0)
+    # p is just above ½ in the upper half of a cell, which is counted below, or the reverse.
+    a = (rng.integers(8, 16, 500) + (0.9 if side > 0 else 0.1) + rng.uniform(-0.05, 0.05, 500)) / 16
+    edge = temperature * np.log(0.5 / (a - 0.5)) + side * 1e-9
+    inside = temperature * np.log(np.array([0.25, 0.75]) / np.array([0.75, 0.25]))
+    rows = PlacedRows(
+        logit=np.concatenate([edge, np.repeat(inside, 900)]),
+        prior=np.concatenate([a, np.ones(1800)]),
+        label=np.concatenate([np.full(500, label), np.repeat(anchors, 900)]),
+    )
+    check_bounds(rows, (temperature,), 2)
+
+
 @pytest.mark.parametrize(("columns", "rows"), [(16, 8), (16, 16), (32, 512), (256, 8), (2048, 64)])
 def test_bounds_hold_for_cells_of_any_shape(columns: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few columns, few rows, or a single row once merged, which says nothing about a."""
