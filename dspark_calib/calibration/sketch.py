@@ -135,9 +135,7 @@ class Sketch:
         """Return running Σ(p - y) at the borders of the bins, shape [X, B+1]."""
         rows = self.survival.shape[1] - 1
         whole = np.concatenate([np.zeros_like(borders[:, :1]), borders, np.full_like(borders[:, :1], rows)], axis=1)
-        survival = np.take_along_axis(self.survival, whole, axis=1)
-        moment = np.take_along_axis(self.moment, whole, axis=1)
-        accepted = np.take_along_axis(self.accepted, whole, axis=1)
+        survival, moment, accepted = _at(self.survival, whole), _at(self.moment, whole), _at(self.accepted, whole)
         first_order = column.slope[:, None] * (moment - column.middle[:, None] * survival)
         return column.sigma[:, None] * survival + first_order - accepted
 
@@ -147,8 +145,9 @@ class Sketch:
         Cells from `first` to `middle` were counted below the edge and can only move up, the others only down.
         """
         rows = self.survival.shape[1] - 1
-        hits = np.diff(_at(self.accepted, first, middle, last), axis=0)  # [2, X, B-1]
-        misses = np.diff(_at(self.rejected, first, middle, last), axis=0)
+        borders = np.stack([first, middle, last])
+        hits = np.diff(_at(self.accepted, borders), axis=0)  # [2, X, B-1]
+        misses = np.diff(_at(self.rejected, borders), axis=0)
         hit = 1 - first / rows * column.low[:, None]
         miss = np.minimum(last / rows * column.high[:, None], 1.0)
         gained = (misses[0] * miss + hits[1] * hit).sum(axis=0)
@@ -156,8 +155,11 @@ class Sketch:
         return np.asarray(np.maximum(gained, lost))
 
 
-def _at(sums: Integers, *borders: Integers) -> Integers:
-    return np.stack([np.take_along_axis(sums, border, axis=1) for border in borders])
+def _at(sums: npt.NDArray[Number], borders: Integers) -> npt.NDArray[Number]:
+    """Return the running sums at borders of the columns, shape of the borders [..., X, b]."""
+    columns, width = sums.shape
+    # One flat index is faster than a pair of them.
+    return np.asarray(sums.ravel()[borders + np.arange(0, columns * width, width)[:, None]])
 
 
 def _jumps(sums: Floats, crossed: Floats, slack: float) -> Floats:
