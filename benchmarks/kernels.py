@@ -28,13 +28,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csc_array
 
 from dspark_calib.calibration.objective import evaluate_by_cluster
-from dspark_calib.calibration.rows import FitRows, PositionBlock
+from dspark_calib.calibration.row_blocks import PositionBlock, RowBlocks, RowChoice
 from dspark_calib.metrics.bins import CLAMP
 from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.passes import map_in_order
+from dspark_calib.metrics.passes import Pass, map_in_order, run_pass
 from dspark_calib.trace import Trace
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds
 
@@ -93,16 +92,16 @@ class ReadyRows:
         """Draw rows and take the second position, whose prefix survival is not 1."""
         rng = np.random.default_rng(0)
         rounds = synthetic_rounds(rng, prompts=prompts, rounds_per_prompt=each, temperatures=[1.5, 1.5])
-        rows = FitRows(JudgedTrace(Trace.of(rounds, synthetic_provenance(2))), "cumulative")
-        rows.fix(1.5)
-        return cls(list(rows.blocks()), rows.clusters, rows.cluster_sizes)
+        judged = JudgedTrace(Trace.of(rounds, synthetic_provenance(2)))
+        choice = RowChoice(view="cumulative", number=np.arange(prompts), row_limit=None, all_rows=False)
+        return cls(list(RowBlocks(judged.rows, choice).positions((1.5,))), prompts, np.full(prompts, float(each)))
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.ready)
 
-    def blocks(self) -> Iterator[PositionBlock]:
-        """Yield the blocks."""
-        yield from self.ready
+    def over_position(self, pass_: Pass[PositionBlock, Any, Floats]) -> Floats:
+        """Run a pass over the blocks."""
+        return run_pass(pass_, self.ready, self.threads)
 
     def library(self, threads: int) -> Floats:
         """Evaluate as the library does."""
@@ -148,7 +147,6 @@ def others(rows: ReadyRows) -> Iterator[Contestant]:
     kernels: dict[str, Kernel] = {
         "numpy, bincount": numpy_kernel(bincount),
         "numpy, add.at": numpy_kernel(add_at),
-        "numpy, sparse product": numpy_kernel(sparse_product),
         "numpy, 16,384 at once": in_slices(numpy_kernel(bincount), 16_384),
         "numpy, float32": numpy_kernel(bincount, np.float32),
     }
@@ -208,13 +206,6 @@ def add_at(n: int, size: int) -> Adder:
         return out
 
     return cell, values, add_up
-
-
-def sparse_product(n: int, size: int) -> Adder:
-    """Add up as the product of a matrix with one entry a column and of ones: in row order too, without the lock."""
-    table = csc_array((np.empty(n), np.zeros(n, np.int32), np.arange(n + 1, dtype=np.int32)), shape=(size, n))
-    ones = np.ones(n)
-    return table.indices, table.data, lambda: table @ ones
 
 
 def in_slices(kernel: Kernel, length: int) -> Kernel:

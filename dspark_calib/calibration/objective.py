@@ -151,19 +151,22 @@ def _block_sums(
 
 def _excess(block: PositionBlock, cluster: Integers, clusters: int, temperatures: Floats, bins: int) -> Floats:
     """Return Σ(p - y) by cluster, temperature and bin, shape [c, m, B]; arrays are reused across temperatures."""
-    base = cluster * bins
-    one_above = block.positive.astype(np.float64)
-    e, p, x = (np.empty(len(block)) for _ in range(3))
-    # Casting to 32 bits is vectorised where casting to 64 is not.
-    bin_, cell = np.empty(len(block), dtype=np.int32), np.empty(len(block), dtype=np.int64)
+    from scipy.sparse import csc_array
+
+    n, size = len(block), clusters * bins
+    base = (cluster * bins).astype(np.int32)
+    one_above, ones, e = block.positive.astype(np.float64), np.ones(n), np.empty(n)
+    # A matrix with one entry a column, times ones: added in row order as by bincount, without the interpreter's lock.
+    table = csc_array((np.empty(n), np.zeros(n, np.int32), np.arange(n + 1, dtype=np.int32)), shape=(size, n))
+    p, cell = table.data, table.indices
     out = np.empty((clusters, len(temperatures), bins))
     for i, temperature in enumerate(temperatures.tolist()):
         _survival(block, one_above, temperature, e, p)
-        np.multiply(p, bins, out=x)
-        np.copyto(bin_, x, casting="unsafe")
-        np.add(bin_, base, out=cell)
-        np.subtract(p, block.label, out=x)
-        out[:, i] = np.bincount(cell, weights=x, minlength=clusters * bins).reshape(clusters, bins)
+        np.multiply(p, bins, out=e)
+        np.copyto(cell, e, casting="unsafe")  # to 32 bits: vectorised, where casting to 64 is not
+        cell += base
+        p -= block.label
+        out[:, i] = (table @ ones).reshape(clusters, bins)
     return out
 
 

@@ -117,13 +117,14 @@ class RowBlocks:
 
     def over_position(self, fixed: tuple[float, ...], pass_: Pass[PositionBlock, Part, Total]) -> Total:
         """Run a pass over the rows that carry a label at the position after those whose temperatures are fixed."""
-        return run_pass(pass_, self._positions(fixed), self._rows.threads)
+        return run_pass(pass_, self.positions(fixed), self._rows.threads)
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield all rows with all positions."""
         yield from self._read() if self._blocks is None else self._blocks
 
-    def _positions(self, fixed: tuple[float, ...]) -> Iterator[PositionBlock]:
+    def positions(self, fixed: tuple[float, ...]) -> Iterator[PositionBlock]:
+        """Yield the rows that carry a label at the position after those whose temperatures are fixed."""
         if self._blocks is None:
             for block in self._read():
                 yield self._at_position(block, self._survival(block, fixed, np.ones(len(block))), len(fixed))

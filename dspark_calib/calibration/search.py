@@ -14,8 +14,9 @@ from dspark_calib.calibration.fit_record import Objective, Selection
 from dspark_calib.calibration.grids import best_index, default_grid, fine_grid, preference
 from dspark_calib.calibration.objective import ClusterObjective, evaluate_by_cluster, evaluate_totals
 from dspark_calib.calibration.rows import FitRows
-from dspark_calib.calibration.selection import is_within_one_error
+from dspark_calib.calibration.selection import SELECTION_DRAWS, is_within_one_error
 from dspark_calib.calibration.sketch import Bounds, build_sketch
+from dspark_calib.metrics.bootstrap import weighted_sums
 
 Floats = npt.NDArray[np.float64]
 Curve = tuple[tuple[float, float], ...]
@@ -68,10 +69,13 @@ def search(
         exhaustive = rows.count < EXHAUSTIVE_ROWS
     sketched = objective == "ece" and not exhaustive
     known = _Known(rows, objective, bins, keep=sketched or rows.clusters <= SMALL_CLUSTERS)
-    reach, fine, curve = (_those_that_can_win if sketched else _every_temperature)(known, _slack_bound(rows, select))
+    reach, fine, curve = (_those_that_can_win if sketched else _every_temperature)(
+        known, _slack_bound(rows, select, seed)
+    )
     wanted = [np.array([1.0, known.best])]
     if details:
-        wanted.append(_for_the_interval(known, fine))
+        few = rows.clusters <= SMALL_CLUSTERS and not sketched
+        wanted.append(known.temperatures if few else _for_the_interval(known, fine))
     if select == "parsimonious":
         wanted.append(_down_to_the_first_good(known, _preferred(reach, known.best, target), seed))
     candidates = known.by_cluster(np.unique(np.concatenate(wanted)))
@@ -168,16 +172,18 @@ def _find_minimum(known: _Known, temperatures: Floats, bounds: Bounds) -> None:
         known.add(temperatures[left[:_AT_ONCE]])
 
 
-def _slack_bound(rows: FitRows, select: Selection) -> float:
+def _slack_bound(rows: FitRows, select: Selection, seed: int) -> float:
     """Return what the standard error of a paired difference of two ECEs cannot exceed.
 
-    Raising the weight of cluster c by one changes either ECE by at most n_c/n; by the Efron-Stein inequality
-    the standard deviation over Poisson weights is then at most 2 √(Σ n_c²) / n.
+    With D the weighted rows, raising the weight of cluster c by one changes the difference by at most (2 + 1) n_c/D:
+    2 through Σ|…|, and the difference itself, at most 1, through D. By the Efron-Stein inequality the standard
+    deviation over Poisson weights is then at most 3 √(Σ n_c² E[1/D²]), with the mean over the replicates used.
     """
-    if select == "paper":
+    if select == "paper" or rows.clusters < 2:
         return 0.0
     sizes = rows.cluster_sizes
-    return float(2 * np.sqrt((sizes**2).sum()) / sizes.sum())
+    drawn = weighted_sums(sizes, rows.hashes, SELECTION_DRAWS, seed)
+    return float(3 * np.sqrt((sizes**2).sum() * (1 / drawn[drawn > 0] ** 2).mean()))
 
 
 def _preferred(temperatures: Floats, best: float, target: float) -> Floats:
@@ -198,8 +204,6 @@ def _down_to_the_first_good(known: _Known, ranked: Floats, seed: int) -> Floats:
 
 def _for_the_interval(known: _Known, fine: Floats) -> Floats:
     """Return the temperatures whose minimum under bootstrap weights gives the interval: dense near the best."""
-    if known.rows.clusters <= SMALL_CLUSTERS:
-        return known.temperatures
     return np.concatenate([_round(fine, known.best, _NEAR), _round(default_grid(), known.best, _FAR)])
 
 

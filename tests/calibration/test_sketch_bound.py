@@ -24,6 +24,7 @@ from dspark_calib.calibration.selection import choose
 from dspark_calib.calibration.sketch import build_sketch
 from dspark_calib.metrics import compute_ece
 from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.passes import run_pass
 from dspark_calib.survival import sigmoid
 from dspark_calib.trace import Trace
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds
@@ -45,6 +46,10 @@ class PlacedRows:
     view: str = "cumulative"
     position: int = 1
     threads: int = 1
+
+    def over_position(self, pass_: Any) -> Any:
+        """Run a pass over all rows in two blocks."""
+        return run_pass(pass_, self.blocks(), self.threads)
 
     def blocks(self) -> Iterator[PositionBlock]:
         """Yield all rows in two blocks."""
