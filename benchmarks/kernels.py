@@ -167,8 +167,9 @@ def numpy_kernel(adder: Callable[[int, int], Adder], dtype: type[np.floating[Any
     top = min(dtype(1.0 - CLAMP), np.nextafter(dtype(1), dtype(0)))  # 1 - 1e-8 is 1 in float32
 
     def kernel(block: PositionBlock) -> Floats:
-        magnitude, prior, label = (a.astype(dtype, copy=False) for a in (block.magnitude, block.prior, block.label))
-        one_above, base = block.positive.astype(dtype), (block.local * BINS).astype(np.int32)
+        logit, prior, label = (a.astype(dtype, copy=False) for a in (block.logit, block.prior, block.label))
+        magnitude, one_above = np.abs(logit), (logit >= 0).astype(dtype)
+        base = (block.local * BINS).astype(np.int32)
         cell, excess, add_up = adder(len(block), len(block.present) * BINS)
         e, p = np.empty_like(prior), excess if dtype is np.float64 else np.empty_like(prior)
         out = np.empty((len(block.present), len(TEMPERATURES), BINS))
@@ -216,8 +217,7 @@ def in_slices(kernel: Kernel, length: int) -> Kernel:
         for start in range(0, len(block), length):
             rows = slice(start, start + length)
             part = PositionBlock(
-                magnitude=block.magnitude[rows],
-                positive=block.positive[rows],
+                logit=block.logit[rows],
                 prior=block.prior[rows],
                 label=block.label[rows],
                 local=block.local[rows],
@@ -236,17 +236,17 @@ def numba_kernel(*, fastmath: bool) -> Kernel:
     def kernel(block: PositionBlock) -> Floats:
         out = np.zeros((len(block.present), len(TEMPERATURES), BINS))
         for i, temperature in enumerate(TEMPERATURES):
-            compiled(block.magnitude, block.positive, block.prior, block.label, block.local, temperature, out[:, i])
+            compiled(block.logit, block.prior, block.label, block.local, temperature, out[:, i])
         return out
 
     return kernel
 
 
-def add_rows(magnitude: Any, positive: Any, prior: Any, label: Any, local: Any, temperature: Any, out: Any) -> None:
+def add_rows(logit: Any, prior: Any, label: Any, local: Any, temperature: Any, out: Any) -> None:
     """Add every row's p - y to its cell; compiled."""
-    for i in range(len(magnitude)):
-        e = np.exp(-magnitude[i] / temperature)
-        p = (1.0 if positive[i] else e) / (1.0 + e) * prior[i]
+    for i in range(len(logit)):
+        e = np.exp(-abs(logit[i]) / temperature)
+        p = (1.0 if logit[i] >= 0 else e) / (1.0 + e) * prior[i]
         p = min(max(p, CLAMP), 1.0 - CLAMP)
         out[local[i], int(p * BINS)] += p - label[i]
 
@@ -256,13 +256,13 @@ def torch_work(rows: ReadyRows, threads: int, *, its_own: bool) -> Callable[[], 
     torch = importlib.import_module("torch")
 
     def kernel(block: PositionBlock) -> Floats:
-        magnitude, prior, label, base, one_above = (
+        logit, prior, label, base, one_above = (
             torch.from_numpy(a)
-            for a in (block.magnitude, block.prior, block.label, block.local * BINS, block.positive.astype(np.float64))
+            for a in (block.logit, block.prior, block.label, block.local * BINS, (block.logit >= 0).astype(np.float64))
         )
         size, out = len(block.present) * BINS, np.empty((len(block.present), len(TEMPERATURES), BINS))
         for i, temperature in enumerate(TEMPERATURES.tolist()):
-            e = magnitude.div(-temperature).exp_()
+            e = logit.abs().div_(-temperature).exp_()
             p = torch.maximum(e, one_above).div_(e.add_(1.0)).mul_(prior).clamp_(CLAMP, 1.0 - CLAMP)
             cell = p.mul(BINS).to(torch.int64).add_(base)
             sums = torch.zeros(size, dtype=torch.float64).index_add_(0, cell, p.sub_(label))

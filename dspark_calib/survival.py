@@ -35,7 +35,8 @@ def sigmoid(x: npt.ArrayLike) -> Floats:
     """Return 1/(1+e^-x) in float64, without overflow."""
     z = np.asarray(x, dtype=np.float64)
     e = np.exp(-np.abs(z))
-    return np.where(z >= 0, 1.0, e) / (1.0 + e)
+    # e ≤ 1, so its maximum with "z ≥ 0" is 1 there and e below: several times faster than a choice.
+    return np.asarray(np.maximum(e, z >= 0) / (1.0 + e), dtype=np.float64)
 
 
 def log_sigmoid(x: npt.ArrayLike) -> Floats:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from dspark_calib.calibration.row_blocks import RowBlock
 from dspark_calib.calibration.rows import FitRows
+from dspark_calib.metrics.bins import summed_rows
 from dspark_calib.metrics.scored_rows import View
 from dspark_calib.survival import sigmoid
 
@@ -116,12 +117,11 @@ class SurveyPass:
             accepted = block.accepted > k
             found.labels[k] = (seen & ~accepted).sum(), (seen & accepted).sum()
             z = np.clip(block.logits[judged, k].astype(np.float64), -_LOGIT_LIMIT, _LOGIT_LIMIT)
-            y, local = accepted[judged].astype(np.float64), block.local[judged]
-            for column, values in enumerate((np.ones_like(z), z, y, z * y, (sigmoid(z) - y) * z)):
-                found.moments[k, :, column] = np.bincount(local, weights=values, minlength=size)
-            place = ((z + _LOGIT_LIMIT) * ((_FINE_BINS - 1) / (2 * _LOGIT_LIMIT))).astype(np.int64)
-            found.fine[k, 0] = np.bincount(place, minlength=_FINE_BINS)
-            found.fine[k, 1] = np.bincount(place, weights=z, minlength=_FINE_BINS)
+            y, ones = accepted[judged].astype(np.float64), np.ones(len(z))
+            values = np.stack([ones, z, y, z * y, (sigmoid(z) - y) * z], axis=1)
+            found.moments[k] = summed_rows(block.local[judged], values, size)
+            place = ((z + _LOGIT_LIMIT) * ((_FINE_BINS - 1) / (2 * _LOGIT_LIMIT))).astype(np.int32)
+            found.fine[k] = summed_rows(place, values[:, :2], _FINE_BINS).T
         return block, found
 
     def add(self, total: SurveySums, part: tuple[RowBlock, SurveySums]) -> None:

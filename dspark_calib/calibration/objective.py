@@ -13,8 +13,9 @@ import numpy.typing as npt
 from dspark_calib.calibration.fit_record import Objective
 from dspark_calib.calibration.row_blocks import PositionBlock
 from dspark_calib.calibration.rows import FitRows
-from dspark_calib.metrics.bins import CLAMP, weighted_counts
+from dspark_calib.metrics.bins import CLAMP, clamp, weighted_counts
 from dspark_calib.metrics.bootstrap import Hashes, weighted_sums
+from dspark_calib.survival import sigmoid
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -155,13 +156,15 @@ def _excess(block: PositionBlock, cluster: Integers, clusters: int, temperatures
 
     n, size = len(block), clusters * bins
     base = (cluster * bins).astype(np.int32)
-    one_above, ones, e = block.positive.astype(np.float64), np.ones(n), np.empty(n)
+    magnitude, one_above, ones, e = np.abs(block.logit), (block.logit >= 0).astype(np.float64), np.ones(n), np.empty(n)
     # A matrix with one entry a column, times ones: added in row order as by bincount, without the interpreter's lock.
     table = csc_array((np.empty(n), np.zeros(n, np.int32), np.arange(n + 1, dtype=np.int32)), shape=(size, n))
     p, cell = table.data, table.indices
     out = np.empty((clusters, len(temperatures), bins))
     for i, temperature in enumerate(temperatures.tolist()):
-        _survival(block, one_above, temperature, e, p)
+        _write_sigmoid(magnitude, one_above, temperature, e, p)
+        p *= block.prior
+        np.clip(p, CLAMP, 1.0 - CLAMP, out=p)
         np.multiply(p, bins, out=e)
         np.copyto(cell, e, casting="unsafe")  # to 32 bits: vectorised, where casting to 64 is not
         cell += base
@@ -170,32 +173,25 @@ def _excess(block: PositionBlock, cluster: Integers, clusters: int, temperatures
     return out
 
 
-def _survival(block: PositionBlock, one_above: Floats, temperature: float, e: Floats, p: Floats) -> None:
-    """Write clamped a_{k-1} σ(z/T) to p, by the same operations as `survival.sigmoid`.
-
-    `one_above` is 1 where z ≥ 0 and 0 below: its maximum with e^-|z|/T ≤ 1 is the numerator, and several times
-    faster than a choice. e is scratch.
-    """
-    np.divide(block.magnitude, -temperature, out=e)
+def _write_sigmoid(magnitude: Floats, one_above: Floats, temperature: float, e: Floats, p: Floats) -> None:
+    """Write σ(z/T) to p, by the same operations as `survival.sigmoid`; e is scratch, `one_above` 1 where z ≥ 0."""
+    np.divide(magnitude, -temperature, out=e)
     np.exp(e, out=e)
     np.maximum(e, one_above, out=p)
     e += 1.0
     p /= e
-    p *= block.prior
-    np.clip(p, CLAMP, 1.0 - CLAMP, out=p)
 
 
 def _losses(block: PositionBlock, objective: Objective, temperature: float) -> Floats:
     """Return the loss of each row, shape [n]."""
-    e, p = np.empty(len(block)), np.empty(len(block))
-    _survival(block, block.positive.astype(np.float64), temperature, e, p)
+    p = clamp(block.prior * sigmoid(block.logit / temperature))
     brier = objective == "brier"
     return np.asarray((p - block.label) ** 2) if brier else _negative_log_likelihood(block, temperature, p)
 
 
 def _negative_log_likelihood(block: PositionBlock, temperature: float, p: Floats) -> Floats:
     """Return -log a_k where accepted and -log(1 - a_k) where not, from logits where p would saturate."""
-    x = np.where(block.positive, block.magnitude, -block.magnitude) / temperature
+    x = block.logit / temperature
     soft = np.log1p(np.exp(-np.abs(x)))
     accepted = np.maximum(-x, 0.0) + soft - np.log(block.prior)
     certain = block.prior >= 1.0

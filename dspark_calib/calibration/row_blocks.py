@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.calibration.sample import first_of_each
-from dspark_calib.metrics.judged_rows import JudgedBatch, JudgedRows, compact, rebatched
+from dspark_calib.metrics.judged_rows import BATCH_ROWS, JudgedBatch, JudgedRows, compact, rebatched
 from dspark_calib.metrics.passes import Pass, map_in_order, run_pass
 from dspark_calib.metrics.scored_rows import View
 from dspark_calib.survival import sigmoid
@@ -19,22 +19,22 @@ Booleans = npt.NDArray[np.bool_]
 Part = TypeVar("Part")
 Total = TypeVar("Total")
 
+BLOCK_ROWS = BATCH_ROWS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionBlock:
     """The rows of one block that carry a label at one position; arrays of shape [n].
 
     Attributes:
-        magnitude: |z_k| in float64.
-        positive: Whether z_k ≥ 0.
+        logit: z_k in float64.
         prior: Prefix survival a_{k-1} under the temperatures fitted so far (1 in the conditional view).
         label: 0 or 1, float64.
         local: Index into `present`.
         present: Clusters of the block, shape [c].
     """
 
-    magnitude: Floats
-    positive: Booleans
+    logit: Floats
     prior: Floats
     label: Floats
     local: Integers
@@ -42,6 +42,29 @@ class PositionBlock:
 
     def __len__(self) -> int:
         return len(self.label)
+
+    def take(self, rows: Booleans) -> "PositionBlock":
+        """Select rows by mask."""
+        return PositionBlock(
+            logit=self.logit[rows],
+            prior=self.prior[rows],
+            label=self.label[rows],
+            local=self.local[rows],
+            present=self.present,
+        )
+
+
+def join_blocks(blocks: list[PositionBlock]) -> PositionBlock:
+    """Return the rows of all blocks, in order, as one."""
+    place = [block.present[block.local] for block in blocks]
+    present, local = compact(np.concatenate(place))
+    return PositionBlock(
+        logit=np.concatenate([b.logit for b in blocks]),
+        prior=np.concatenate([b.prior for b in blocks]),
+        label=np.concatenate([b.label for b in blocks]),
+        local=local,
+        present=present,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +184,8 @@ class RowBlocks:
     def _at_position(self, block: RowBlock, prior: Floats, k: int) -> PositionBlock:
         rows = self._choice.labelled(block, k)
         chosen: Booleans | slice = slice(None) if rows.all() else rows
-        z = block.logits[chosen, k].astype(np.float64)
         return PositionBlock(
-            magnitude=np.abs(z),
-            positive=z >= 0,
+            logit=block.logits[chosen, k].astype(np.float64),
             prior=prior[chosen],
             label=(block.accepted[chosen] > k).astype(np.float64),
             local=block.local[chosen],

@@ -15,7 +15,8 @@ from dspark_calib.calibration.grids import best_index, default_grid, fine_grid, 
 from dspark_calib.calibration.objective import ClusterObjective, evaluate_by_cluster, evaluate_totals
 from dspark_calib.calibration.rows import FitRows
 from dspark_calib.calibration.selection import SELECTION_DRAWS, is_within_one_error
-from dspark_calib.calibration.sketch import Bounds, build_sketch
+from dspark_calib.calibration.sketch import Bounds, Sketch, build_sketch
+from dspark_calib.calibration.zoom import Zoom
 from dspark_calib.metrics.bootstrap import weighted_sums
 
 Floats = npt.NDArray[np.float64]
@@ -24,6 +25,7 @@ Curve = tuple[tuple[float, float], ...]
 EXHAUSTIVE_ROWS = 1_500_000  # below, a sketch costs more than it saves
 SMALL_CLUSTERS = 200  # up to here the sums of every temperature fit easily, and all of them serve the interval
 _NEAR, _FAR = (1, 2, 3, 5, 8, 12), (4, 8)  # fine steps and grid steps from the best that serve the interval otherwise
+_ZOOM = 3.5 / 32  # octaves either side of the likeliest grid point: the fine steps of its neighbours too
 _AT_ONCE = 4  # temperatures evaluated in one pass before looking again at what can still win
 
 
@@ -155,21 +157,39 @@ def _those_that_can_win(known: _Known, slack: float) -> tuple[Floats, Floats, Cu
     sketch, grid, threads = build_sketch(known.rows), default_grid(), known.rows.threads
     quick = sketch.coarser().bounds(grid, known.bins, threads)
     curve = tuple(zip(grid.tolist(), quick.estimate.tolist(), strict=True))
-    known.add(grid[np.argsort(quick.estimate, kind="stable")[:_AT_ONCE]])
-    coarse = grid[quick.low <= known.least]
-    _find_minimum(known, coarse, sketch.bounds(coarse, known.bins, threads))
-    fine = fine_grid(known.best)
-    fine_bounds = sketch.bounds(fine, known.bins, threads)
-    _find_minimum(known, fine, fine_bounds)
-    reach = [t[b.low <= known.least + slack] for t, b in ((grid, quick), (fine, fine_bounds))]
-    return np.concatenate(reach), fine, curve
+    middle = float(grid[np.argmin(quick.estimate)])
+    zoom = Zoom.of(known.rows, sketch, middle * 2**-_ZOOM, middle * 2**_ZOOM, known.bins)
+    ceiling = float(zoom.bounds(np.array([middle])).high[0])
+    coarse = grid[quick.low <= ceiling]
+    best = _find_minimum(known, coarse, _bounds(known, sketch, zoom, coarse, ceiling))
+    fine = np.unique(np.append(fine_grid(best), best))
+    bounds = _bounds(known, sketch, zoom, fine, ceiling)
+    known.add(np.array([_find_minimum(known, fine, bounds)]))
+    reach = [t[b.low <= known.least + slack] for t, b in ((grid, quick), (fine, bounds))]
+    return np.concatenate(reach), fine_grid(best), curve
 
 
-def _find_minimum(known: _Known, temperatures: Floats, bounds: Bounds) -> None:
-    """Evaluate temperatures, the likeliest first, until no other can be the minimum."""
-    order = np.argsort(bounds.estimate, kind="stable")
-    while left := [i for i in order if bounds.low[i] <= known.least and temperatures[i] not in known]:
-        known.add(temperatures[left[:_AT_ONCE]])
+def _bounds(known: _Known, sketch: Sketch, zoom: Zoom, temperatures: Floats, ceiling: float) -> Bounds:
+    """Bound the ECE: by the sketch, and more closely where it leaves a temperature of the zoom's range open."""
+    bounds = sketch.bounds(temperatures, known.bins, known.rows.threads)
+    left_open = np.flatnonzero((bounds.low <= ceiling) & zoom.covers(temperatures))
+    if len(left_open) == 0:
+        return bounds
+    return bounds.replaced(left_open, zoom.bounds(temperatures[left_open], known.rows.threads))
+
+
+def _find_minimum(known: _Known, temperatures: Floats, bounds: Bounds) -> float:
+    """Return the temperature of the least objective, evaluating no more than it takes to tell."""
+    order, at_once = np.argsort(bounds.estimate, kind="stable"), 1
+    while True:
+        left = order[bounds.low[order] <= min(known.least, float(bounds.high.min()))]
+        unknown = [i for i in left if temperatures[i] not in known]
+        if len(left) == 1:
+            return float(temperatures[left[0]])
+        if not unknown:
+            return known.best
+        known.add(temperatures[unknown[:at_once]])
+        at_once = _AT_ONCE  # what the likeliest did not rule out
 
 
 def _slack_bound(rows: FitRows, select: Selection, seed: int) -> float:

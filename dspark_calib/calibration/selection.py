@@ -36,7 +36,15 @@ class Choice:
     interval: tuple[float, float] | None
 
 
-def choose(candidates: ClusterObjective, hashes: Hashes, select: Selection, seed: int, target: float = 1.0) -> Choice:
+def choose(
+    candidates: ClusterObjective,
+    hashes: Hashes,
+    select: Selection,
+    seed: int,
+    target: float = 1.0,
+    *,
+    interval: bool = True,
+) -> Choice:
     """Apply the selection rule to all candidates.
 
     Args:
@@ -45,16 +53,19 @@ def choose(candidates: ClusterObjective, hashes: Hashes, select: Selection, seed
         select: `parsimonious` or `paper`.
         seed: Of the replicates.
         target: The temperature that `parsimonious` stays nearest to.
+        interval: Whether the interval is wanted.
     """
     temperatures, objective = candidates.temperatures, candidates.objective
     best = best_index(temperatures, objective)
-    if len(hashes) < 2:
+    if len(hashes) < 2 or (select == "paper" and not interval):
         return Choice(temperature=float(temperatures[best]), interval=None)
     replicates = _replicates(candidates, hashes, seed)
     chosen = float(temperatures[best])
     if select == "parsimonious":
         order = preference(temperatures, target)
         chosen = float(temperatures[order[np.argmax(_good(objective, replicates, best)[order])]])
+    if not interval:
+        return Choice(temperature=chosen, interval=None)
     nearest = preference(temperatures)
     drawn = temperatures[nearest[np.argmin(replicates[:, nearest], axis=1)]]
     return Choice(temperature=chosen, interval=_interval(drawn, chosen))

@@ -27,14 +27,15 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Number = TypeVar("Number", np.float64, np.int64)
 
-COLUMNS, ROWS = 2048, 4096
+COLUMNS, ROWS = 1024, 4096
 COLUMNS_ALONE = 1 << 14  # where a_{k-1} = 1 for every row: position 1 and the conditional view
 COARSER = 8  # the quick sketch merges 8 × 8 cells
 _WARP = 2.0  # columns are even in σ(z/2): fine where σ(z/T) moves
 _CURVATURE = 1 / (6 * np.sqrt(3))  # max |σ''|
 _MARGIN = 1e-9
-_HIGH = 1 << 32
-_ROUNDING = 3e-8  # covers the clamp, which moves p by up to 1e-8, and float64 rounding
+_HIGH_BITS = 32
+_HIGH = 1 << _HIGH_BITS
+ROUNDING = 3e-8  # covers the clamp, which moves p by up to 1e-8, and float64 rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,12 @@ class Bounds:
         """What the objective is at most."""
         return self.estimate + self.error
 
+    def replaced(self, index: Integers, others: "Bounds") -> "Bounds":
+        """Return these bounds with others at some of the temperatures."""
+        estimate, error = self.estimate.copy(), self.error.copy()
+        estimate[index], error[index] = others.estimate, others.error
+        return Bounds(estimate=estimate, error=error)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sketch:
@@ -63,20 +70,24 @@ class Sketch:
         edges: Column edges in z, increasing, ±inf at the ends, shape [X+1].
         survival: Running Σ a, shape [X, Y+1].
         moment: Running Σ a·z, shape [X, Y+1] (0 in the end columns, which have no first-order term).
-        rejected: Running count of label 0, shape [X, Y+1].
-        accepted: Running count of label 1, shape [X, Y+1].
+        labels: Running counts, of label 0 in the low half of the number, of label 1 in the high half, shape [X, Y+1].
     """
 
     edges: Floats
     survival: Floats
     moment: Floats
-    rejected: Integers
-    accepted: Integers
+    labels: Integers
+
+    @property
+    def height(self) -> int:
+        """Y: levels of a_{k-1}."""
+        return int(self.survival.shape[1]) - 1
 
     @property
     def n(self) -> int:
         """Rows."""
-        return int(self.rejected[:, -1].sum() + self.accepted[:, -1].sum())
+        rejected, accepted = _parted(self.labels[:, -1])
+        return int(rejected.sum() + accepted.sum())
 
     def coarser(self) -> "Sketch":
         """Return the sketch with 8 × 8 cells merged, or itself where it is too small to merge.
@@ -97,8 +108,7 @@ class Sketch:
             edges=self.edges[::COARSER],
             survival=merged(self.survival).astype(np.float64),
             moment=moment,
-            rejected=merged(self.rejected).astype(np.int64),
-            accepted=merged(self.accepted).astype(np.int64),
+            labels=merged(self.labels).astype(np.int64),
         )
 
     def bounds(self, temperatures: Floats, bins: int, threads: int = 1) -> Bounds:
@@ -107,21 +117,25 @@ class Sketch:
         return Bounds(estimate=np.array([e for e, _ in pairs]), error=np.array([b for _, b in pairs]))
 
     def _bound(self, temperature: float, bins: int) -> tuple[float, float]:
-        column = _Columns.at(self.edges, temperature)
-        below, above, middle = self._crossings(column, bins)
-        sums = np.diff(self._excess(column, middle), axis=1).sum(axis=0)
+        column = Columns.at(self.edges, temperature)
+        below, above, middle = self.crossings(column, bins)
+        sums = np.diff(self.sums_at(_bordered(middle, self.height)).excess(column), axis=1).sum(axis=0)
         crossed = self._crossed(column, below, middle, above)
-        slack = (self.survival[:, -1] * column.error).sum()
+        slack = self.slack(column)
         # What the clamp moves may turn the sign of a bin too.
-        moved = (_jumps(sums, crossed, float(slack) + _ROUNDING * self.n) * crossed).sum()
-        return float(np.abs(sums).sum() / self.n), float((moved + slack) / self.n) + _ROUNDING
+        moved = (_jumps(sums, crossed, slack + ROUNDING * self.n) * crossed).sum()
+        return float(np.abs(sums).sum() / self.n), float((moved + slack) / self.n) + ROUNDING
 
-    def _crossings(self, column: "_Columns", bins: int) -> tuple[Integers, Integers, Integers]:
+    def slack(self, column: "Columns") -> float:
+        """Return by how much the first-order sums of all columns can be off, in rows."""
+        return float((self.survival[:, -1] * column.error).sum())
+
+    def crossings(self, column: "Columns", bins: int) -> tuple[Integers, Integers, Integers]:
         """Return, per column and bin edge, the first crossed cell, the one after the last, and the likeliest border."""
         rows = self.survival.shape[1] - 1
         edge = np.arange(1, bins) / bins
         if rows == 1:  # a_{k-1} = 1: a column lies on one side of an edge or is crossed as a whole
-            first, last = column.high[:, None] < edge - _ROUNDING, column.low[:, None] < edge + _ROUNDING
+            first, last = column.high[:, None] < edge - ROUNDING, column.low[:, None] < edge + ROUNDING
             likely = first | (last & (column.sigma[:, None] < edge))
             return first.astype(np.int64), last.astype(np.int64), likely.astype(np.int64)
         # `rows` is a power of two, so a row's cell is exact; the margin covers the rounding of p and of the columns.
@@ -131,28 +145,58 @@ class Sketch:
         first, last = (np.clip(x, 0, rows).astype(np.int64) for x in (below, above))
         return first, last, np.clip(np.clip(middle, 0, rows).astype(np.int64), first, last)
 
-    def _excess(self, column: "_Columns", borders: Integers) -> Floats:
-        """Return running Σ(p - y) at the borders of the bins, shape [X, B+1]."""
-        rows = self.survival.shape[1] - 1
-        whole = np.concatenate([np.zeros_like(borders[:, :1]), borders, np.full_like(borders[:, :1], rows)], axis=1)
-        survival, moment, accepted = _at(self.survival, whole), _at(self.moment, whole), _at(self.accepted, whole)
-        first_order = column.slope[:, None] * (moment - column.middle[:, None] * survival)
-        return column.sigma[:, None] * survival + first_order - accepted
+    def sums_at(self, borders: Integers) -> "ColumnSums":
+        """Return the running sums at borders of the columns, shape of the borders [X, b]."""
+        return ColumnSums(
+            survival=_at(self.survival, borders),
+            moment=_at(self.moment, borders),
+            accepted=_parted(_at(self.labels, borders))[1],
+        )
 
-    def _crossed(self, column: "_Columns", first: Integers, middle: Integers, last: Integers) -> Floats:
+    def _crossed(self, column: "Columns", first: Integers, middle: Integers, last: Integers) -> Floats:
         """Return the most that rows in crossed cells can move over each edge, shape [B-1].
 
         Cells from `first` to `middle` were counted below the edge and can only move up, the others only down.
         """
         rows = self.survival.shape[1] - 1
-        borders = np.stack([first, middle, last])
-        hits = np.diff(_at(self.accepted, borders), axis=0)  # [2, X, B-1]
-        misses = np.diff(_at(self.rejected, borders), axis=0)
+        misses, hits = _parted(np.diff(_at(self.labels, np.stack([first, middle, last])), axis=0))  # [2, X, B-1]
         hit = 1 - first / rows * column.low[:, None]
         miss = np.minimum(last / rows * column.high[:, None], 1.0)
         gained = (misses[0] * miss + hits[1] * hit).sum(axis=0)
         lost = (hits[0] * hit + misses[1] * miss).sum(axis=0)
         return np.asarray(np.maximum(gained, lost))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSums:
+    """Sums of parts of the columns, shape [X, b]; fields as in `Sketch`, with label 1 alone."""
+
+    survival: Floats
+    moment: Floats
+    accepted: Integers
+
+    def __sub__(self, other: "ColumnSums") -> "ColumnSums":
+        return ColumnSums(
+            survival=self.survival - other.survival,
+            moment=self.moment - other.moment,
+            accepted=self.accepted - other.accepted,
+        )
+
+    def excess(self, column: "Columns") -> Floats:
+        """Return Σ(p - y) to first order in z, shape [X, b]."""
+        first_order = column.slope[:, None] * (self.moment - column.middle[:, None] * self.survival)
+        return column.sigma[:, None] * self.survival + first_order - self.accepted
+
+
+def _bordered(borders: Integers, height: int) -> Integers:
+    """Return the borders between bins with the two ends of the columns, shape [X, B+1]."""
+    ends = np.zeros_like(borders[:, :1])
+    return np.concatenate([ends, borders, ends + height], axis=1)
+
+
+def _parted(labels: Integers) -> tuple[Integers, Integers]:
+    """Return the counts of label 0 and of label 1."""
+    return labels & (_HIGH - 1), labels >> _HIGH_BITS
 
 
 def _at(sums: npt.NDArray[Number], borders: Integers) -> npt.NDArray[Number]:
@@ -174,7 +218,7 @@ def _jumps(sums: Floats, crossed: Floats, slack: float) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
+class Columns:
     """σ(z/T) over each column: at its middle, its range, its slope in z and the error of the first-order sum."""
 
     middle: Floats
@@ -185,7 +229,8 @@ class _Columns:
     error: Floats
 
     @classmethod
-    def at(cls, edges: Floats, temperature: float) -> "_Columns":
+    def at(cls, edges: Floats, temperature: float) -> "Columns":
+        """Look at the columns at a temperature."""
         low, high = sigmoid(edges[:-1] / temperature), sigmoid(edges[1:] / temperature)
         with np.errstate(invalid="ignore"):
             middle = (edges[:-1] + edges[1:]) / 2
@@ -206,13 +251,12 @@ def build_sketch(rows: FitRows) -> Sketch:
     alone = rows.view == "conditional" or rows.position == 0
     columns, height = (COLUMNS_ALONE, 1) if alone else (COLUMNS, ROWS)
     cells = rows.over_position(SketchPass(columns=columns, height=height))
-    labels = _running(cells.labels)
+    cells.moment[[0, -1]] = 0.0  # columns without an end have no first-order term
     return Sketch(
         edges=_column_edges(columns),
         survival=_running(cells.survival),
         moment=_running(cells.moment),
-        rejected=labels % _HIGH,
-        accepted=labels // _HIGH,
+        labels=_running(cells.labels),
     )
 
 
@@ -222,13 +266,21 @@ class SketchCells:
 
     Attributes:
         survival: Σ a.
-        moment: Σ a·z, 0 in the end columns.
+        moment: Σ a·z.
         labels: Rows with label 0 in the low half of the number, with label 1 in the high half.
     """
 
     survival: Floats
     moment: Floats
     labels: Integers
+
+
+def locate(z: Floats, prior: Floats, columns: int, height: int) -> tuple[Integers, Integers]:
+    """Return the column and the level of each row."""
+    column, level = (sigmoid(z / _WARP) * columns).astype(np.int64), (prior * height).astype(np.int64)
+    np.minimum(column, columns - 1, out=column)
+    np.minimum(level, height - 1, out=level)
+    return column, level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,16 +298,19 @@ class SketchPass:
     def zero(self) -> SketchCells:
         """Return cells of no rows."""
         shape = (self.columns, self.height + 1)
-        return SketchCells(survival=np.zeros(shape), moment=np.zeros(shape), labels=np.zeros(shape, dtype=np.int64))
+        # Zeros from the system come in small pages, one fault each; memory that is filled comes in large ones.
+        survival, moment, labels = np.full(shape, 0.0), np.full(shape, 0.0), np.full(shape, 0, dtype=np.int64)
+        return SketchCells(survival=survival, moment=moment, labels=labels)
 
     def part(self, block: PositionBlock) -> tuple[Integers, Floats, Floats, Integers]:
         """Return the cell of each row, and what it adds there."""
-        z = np.where(block.positive, block.magnitude, -block.magnitude)
-        column = np.minimum((sigmoid(z / _WARP) * self.columns).astype(np.int64), self.columns - 1)
-        level = np.minimum((block.prior * self.height).astype(np.int64), self.height - 1)
-        inner = (column > 0) & (column < self.columns - 1)
-        moment = np.where(inner, z * block.prior, 0.0)
-        return column * (self.height + 1) + level + 1, block.prior, moment, np.where(block.label > 0, _HIGH, 1)
+        column, cell = locate(block.logit, block.prior, self.columns, self.height)
+        column *= self.height + 1
+        cell += column
+        cell += 1
+        labels = (block.label * (_HIGH - 1)).astype(np.int64)
+        labels += 1
+        return cell, block.prior, block.logit * block.prior, labels
 
     def add(self, total: SketchCells, part: tuple[Integers, Floats, Floats, Integers]) -> None:
         """Add a block."""

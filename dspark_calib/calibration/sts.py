@@ -73,13 +73,13 @@ def fit_position(
         return _kept(rows, facts, objective, bins)
     target = facts.likely_temperature
     found = search(rows, objective, select, bins, target=target, seed=seed, details=details)
-    choice = choose(found.candidates, rows.hashes, select, seed, target)
+    choice = choose(found.candidates, rows.hashes, select, seed, target, interval=details)
     values = dict(zip(found.candidates.temperatures.tolist(), found.candidates.objective.tolist(), strict=True))
     return PositionFit(
         position=rows.position + 1,
         temperature=choice.temperature,
         best_temperature=found.best,
-        interval=choice.interval if details else None,
+        interval=choice.interval,
         objective_before=values[1.0],
         objective_after=values[choice.temperature],
         flags=("at_grid_edge",) if at_edge(found.best) else (),

@@ -5,6 +5,7 @@ to [1e-8, 1-1e-8], bin ⌊p·B⌋ capped at B-1. It is not numpy's `digitize`: t
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -90,3 +91,20 @@ def equal_mass_edges(clamped: Floats, bins: int) -> Floats:
 def weighted_counts(index: npt.NDArray[np.generic], weights: npt.NDArray[np.generic], size: int) -> Floats:
     """Return Σ weights by index in float64, shape [size]."""
     return np.asarray(np.bincount(index, weights=weights, minlength=size), dtype=np.float64)
+
+
+def summed_rows(index: npt.NDArray[np.integer[Any]], values: Floats, size: int) -> Floats:
+    """Return Σ values by index, shape [size, d], without holding the interpreter's lock.
+
+    A matrix with one entry a column, times the values: rows are added in their order, as by bincount.
+
+    Args:
+        index: 0 ≤ index < size, shape [n].
+        values: Shape [n, d].
+        size: Sums wanted.
+    """
+    from scipy.sparse import csc_array
+
+    n = len(index)
+    entries = (np.ones(n), index.astype(np.int32, copy=False), np.arange(n + 1, dtype=np.int32))
+    return np.asarray(csc_array(entries, shape=(size, n)) @ values)

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from dspark_calib.calibration import FitRows
 from dspark_calib.calibration import sketch as sketch_module
-from dspark_calib.calibration.rows import PositionBlock
+from dspark_calib.calibration.row_blocks import PositionBlock
 from dspark_calib.calibration.search import search
 from dspark_calib.calibration.selection import choose
-from dspark_calib.calibration.sketch import build_sketch
+from dspark_calib.calibration.sketch import Bounds, build_sketch
+from dspark_calib.calibration.zoom import Zoom
 from dspark_calib.metrics import compute_ece
 from dspark_calib.metrics.judged import JudgedTrace
 from dspark_calib.metrics.passes import run_pass
@@ -58,7 +59,7 @@ class PlacedRows:
             z = self.logit[rows]
             local, present = np.zeros(len(z), dtype=np.int64), np.zeros(1, dtype=np.int64)
             yield PositionBlock(
-                magnitude=np.abs(z), positive=z >= 0, prior=self.prior[rows], label=self.label[rows],
+                logit=z, prior=self.prior[rows], label=self.label[rows],
                 local=local, present=present,
             )  # fmt: skip
 
@@ -77,15 +78,24 @@ def shrink(monkeypatch: pytest.MonkeyPatch, columns: int = COLUMNS, rows: int = 
 
 
 def check_bounds(rows: Any, temperatures: Any, bins: int) -> None:
-    """The exact ECE lies within the bounds of either sketch at every temperature."""
+    """The exact ECE lies within the bounds of either sketch, and of zooms into narrow and wide ranges."""
     at = np.array(temperatures)
     exact = np.array([compute_ece(rows.prior * sigmoid(rows.logit / t), rows.label, bins=bins) for t in at])
     sketch = build_sketch(rows)
     for some in (sketch, sketch.coarser()):
         assert some.n == len(rows.logit)
-        bounds = some.bounds(at, bins)
-        assert (bounds.low <= exact).all()
-        assert (exact <= bounds.high).all()
+        check_within(some.bounds(at, bins), exact)
+    ranges = [(t, t) for t in at[:2]] + [(t / 1.08, t * 1.08) for t in at[:2]] + [(at.min(), at.max())]
+    for lowest, highest in ranges:
+        zoom = Zoom.of(rows, sketch, float(lowest), float(highest), bins)
+        covered = zoom.covers(at)
+        check_within(zoom.bounds(at[covered]), exact[covered])
+
+
+def check_within(bounds: Bounds, exact: Floats) -> None:
+    """The exact values lie within the bounds."""
+    assert (bounds.low <= exact).all()
+    assert (exact <= bounds.high).all()
 
 
 def nudged(value: float, ulps: int) -> float:
@@ -197,7 +207,7 @@ def test_the_tangent_errs_by_no_more_than_the_rise(middle: float, half: float) -
     middle = max(middle, half)  # 0 is an edge: no column straddles it
     edges = np.array([-np.inf, middle - half, middle + half, np.inf])
     for ends in (edges, -edges[::-1]):
-        column = sketch_module._Columns.at(ends, 1.0)
+        column = sketch_module.Columns.at(ends, 1.0)
         x = np.linspace(ends[1], ends[2], 401)
         tangent = column.sigma[1] + column.slope[1] * (x - column.middle[1])
         assert np.abs(sigmoid(x) - tangent).max() <= column.error[1] + 1e-15
