@@ -28,7 +28,7 @@ def population_ece(temperature: float, rounds: int = 5_000_000) -> float:
 
 def coverage(temperature: float, replications: int, draws: int) -> tuple[float, float]:
     """Return the share of intervals that hold the truth, and the share of replications said to be at the floor."""
-    truth, covered, at_floor = population_ece(temperature, 500_000), 0, 0
+    truth, covered, at_floor = population_ece(temperature, 5_000_000 if replications > 100 else 500_000), 0, 0
     for seed in range(replications):
         rounds = synthetic_rounds(
             np.random.default_rng([7, seed]),

@@ -1,17 +1,22 @@
 """Held out by prompt, a fit does not make a calibrated head worse, and mends a bad one."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dspark_calib.calibration import FitRows, fit_sts
+from dspark_calib.calibration.fit_record import Grid
+from dspark_calib.calibration.procedure import Procedure
 from dspark_calib.metrics import compute_ece, compute_noise_floor, compute_reliability
 from dspark_calib.metrics.judged import JudgedTrace
 from dspark_calib.survival import prefix_labels, prefix_survival
-from dspark_calib.trace import Trace
+from dspark_calib.trace import Trace, open_trace
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds
+
+RECORDED = Path(__file__).parents[1] / "data" / "traces" / "demo"
 
 
 class Splits:
@@ -38,13 +43,14 @@ class Splits:
         sums = [compute_reliability(a[seen > k, k], self.y[rows][seen > k, k]) for k in range(a.shape[1])]
         return float(np.mean([compute_noise_floor(s) for s in sums]))
 
-    def run(self, splits: int) -> np.ndarray:
+    def run(self, splits: int, grid: Grid = "default") -> np.ndarray:
         """Return, per split: change of held-out mean ECE, raw ECE, floor; shape [splits, 3]."""
         rng, prompts, out = np.random.default_rng(0), len(self.judged.clusters), []
+        fit = Procedure(grid=grid).temperatures
         for _ in range(splits):
             half = np.zeros(prompts, bool)
             half[rng.permutation(prompts)[: prompts // 2]] = True
-            temperatures = fit_sts(FitRows(self.judged, "cumulative", half)).temperatures
+            temperatures = fit(self.judged, "cumulative", half)
             rows = ~half[self.cluster]
             raw = self.mean_ece(rows, None)
             out.append((self.mean_ece(rows, temperatures) - raw, raw, self.floor(rows)))
@@ -86,6 +92,32 @@ def test_six_splits_of_a_calibrated_and_of_an_overconfident_head(temperature: fl
 def test_two_hundred_splits(temperature: float) -> None:
     """200 random splits by prompt of each synthetic set."""
     check(Splits(synthetic(5, temperature)).run(200))
+
+
+def recorded_data_sets() -> list[Trace]:
+    """The data sets of the trace that the demo pair made, each by itself."""
+    trace = open_trace(RECORDED)
+    rounds = trace.read(optional=())
+    names = rounds.dataset.names
+    return [Trace.of(rounds.take(rounds.dataset.codes == i), trace.provenance, name) for i, name in enumerate(names)]
+
+
+def test_ten_splits_of_each_recorded_data_set() -> None:
+    """A few splits of real rounds in the normal suite."""
+    for trace in recorded_data_sets():
+        check(Splits(trace).run(10))
+
+
+@pytest.mark.slow
+def test_two_hundred_splits_of_each_recorded_data_set() -> None:
+    """Real rounds: no harm on any data set, and on average over them no worse than SGLang's and DeepSpec's fits."""
+    splits = [Splits(trace) for trace in recorded_data_sets()]
+    ours = [each.run(200) for each in splits]
+    for found in ours:
+        check(found)
+    mean = np.mean([found[:, 0].mean() for found in ours])
+    for grid in ("sglang", "deepspec"):
+        assert mean <= np.mean([each.run(200, grid)[:, 0].mean() for each in splits])
 
 
 @pytest.mark.parametrize(
