@@ -75,5 +75,5 @@ def _is_gain(new: Floats, old: Floats, hashes: Hashes, seed: int) -> bool:
     gain = float((_mean_ece(old.sum(axis=0)[None]) - _mean_ece(new.sum(axis=0)[None]))[0])
     if gain <= 0:
         return False
-    drawn = [_mean_ece(weighted_sums(sums, hashes, _DRAWS, seed)) for sums in (new, old)]
-    return gain > float(np.std(drawn[0] - drawn[1]))
+    after, before = (_mean_ece(sums) for sums in weighted_sums([new, old], hashes, _DRAWS, seed))
+    return gain > float(np.std(before - after))

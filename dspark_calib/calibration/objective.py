@@ -27,27 +27,25 @@ class ClusterObjective:
 
     Attributes:
         temperatures: Shape [m].
-        sums: Per cluster, temperature and cell, shape [C, m, cells]. For ECE a cell is a bin and holds Σ(p - y);
+        sums: For each temperature, by cluster and cell, shape [C, cells]. For ECE a cell is a bin and holds Σ(p - y);
             for the others there is one cell with the summed loss.
         rows: Rows of each cluster, shape [C].
     """
 
     temperatures: Floats
-    sums: Floats
+    sums: tuple[Floats, ...]
     rows: Floats
 
     @property
     def objective(self) -> Floats:
         """Objective over all clusters, shape [m]."""
-        return np.asarray(np.abs(self.sums.sum(axis=0)).sum(axis=-1) / self.rows.sum())
+        return np.asarray([np.abs(each.sum(axis=0)).sum() / self.rows.sum() for each in self.sums])
 
     def replicates(self, hashes: Hashes, draws: int, seed: int) -> Floats:
         """Return the objective under bootstrap weights, shape [draws, m]."""
-        clusters, m, cells = self.sums.shape
-        values = np.concatenate([self.sums.reshape(clusters, m * cells), self.rows[:, None]], axis=1)
-        drawn = weighted_sums(values, hashes, draws, seed)
-        total = np.where(drawn[:, -1:] > 0, drawn[:, -1:], np.nan)
-        return np.asarray(np.abs(drawn[:, :-1]).reshape(draws, m, cells).sum(axis=-1) / total)
+        *drawn, total = weighted_sums([*self.sums, self.rows], hashes, draws, seed)
+        over = np.stack([np.abs(each).sum(axis=1) for each in drawn], axis=1)
+        return np.asarray(over / np.where(total > 0, total, np.nan)[:, None])
 
 
 def evaluate_by_cluster(rows: FitRows, objective: Objective, temperatures: Floats, bins: int) -> ClusterObjective:
@@ -62,7 +60,9 @@ def evaluate_by_cluster(rows: FitRows, objective: Objective, temperatures: Float
     sums = rows.over_position(
         ClusterPass(clusters=rows.clusters, objective=objective, temperatures=temperatures, bins=bins)
     )
-    return ClusterObjective(temperatures=temperatures, sums=sums, rows=rows.cluster_sizes)
+    # Each by itself, so that those no longer wanted can go.
+    apart = tuple(np.ascontiguousarray(sums[:, i]) for i in range(len(temperatures)))
+    return ClusterObjective(temperatures=temperatures, sums=apart, rows=rows.cluster_sizes)
 
 
 def evaluate_totals(rows: FitRows, objective: Objective, temperatures: Floats, bins: int) -> Floats:

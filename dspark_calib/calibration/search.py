@@ -138,8 +138,8 @@ class _Known:
             found = evaluate_by_cluster(self.rows, self.objective, new, self.bins)
             for index, (temperature, value) in enumerate(zip(new.tolist(), found.objective.tolist(), strict=True)):
                 self._values.setdefault(temperature, value)
-                self._sums[temperature] = found.sums[:, index]
-        sums = np.stack([self._sums[t] for t in temperatures.tolist()], axis=1)
+                self._sums[temperature] = found.sums[index]
+        sums = tuple(self._sums[t] for t in temperatures.tolist())
         return ClusterObjective(temperatures=temperatures, sums=sums, rows=self.rows.cluster_sizes)
 
 
@@ -202,7 +202,7 @@ def _slack_bound(rows: FitRows, select: Selection, seed: int) -> float:
     if select == "paper" or rows.clusters < 2:
         return 0.0
     sizes = rows.cluster_sizes
-    drawn = weighted_sums(sizes, rows.hashes, SELECTION_DRAWS, seed)
+    (drawn,) = weighted_sums([sizes], rows.hashes, SELECTION_DRAWS, seed)
     return float(3 * np.sqrt((sizes**2).sum() * (1 / drawn[drawn > 0] ** 2).mean()))
 
 

@@ -5,6 +5,7 @@ name and the replicate's number. Two evaluations with one seed therefore weigh a
 differences of their replicates are paired, between raw and calibrated, week and week, checkpoint and checkpoint.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from functools import cache
 
@@ -43,28 +44,31 @@ def bootstrap_weights(hashes: Hashes, draws: range, seed: int) -> Floats:
     return np.searchsorted(_POISSON_CDF, uniform, side="right").astype(np.float64)
 
 
-def weighted_sums(values: npt.NDArray[np.generic], hashes: Hashes, draws: int, seed: int, threads: int = 2) -> Floats:
-    """Return Σ_c w_c · values_c of each replicate, shape [draws, …].
+def weighted_sums(
+    values: Sequence[npt.NDArray[np.generic]], hashes: Hashes, draws: int, seed: int, threads: int = 2
+) -> list[Floats]:
+    """Return Σ_c w_c · v_c of each replicate, for each array v; shape [draws, …].
 
     Args:
-        values: Sums of each cluster, shape [C, …].
+        values: Sums of each cluster, arrays of shape [C, …].
         hashes: Of the clusters, shape [C].
         draws: Replicates.
         seed: Of the replicates.
         threads: Threads; no number depends on them.
     """
-    flat = values.reshape(len(values), -1).astype(np.float64, copy=False)
+    flat = [v.reshape(len(v), -1).astype(np.float64, copy=False) for v in values]
+    out = [np.empty((draws, v.shape[1])) for v in flat]
 
-    def weighed(block: range) -> Floats:
-        return np.asarray(bootstrap_weights(hashes, block, seed) @ flat)
+    def weighed(block: range) -> None:
+        weights = bootstrap_weights(hashes, block, seed)
+        for v, drawn in zip(flat, out, strict=True):
+            drawn[block.start : block.stop] = weights @ v
 
     blocks = [range(start, min(start + _BLOCK, draws)) for start in range(0, draws, _BLOCK)]
     # Threads of its own make a matrix product depend on their number, and on a busy machine wait for one another.
-    out = np.empty((draws, flat.shape[1]))
     with _blas().limit(limits=1, user_api="blas"):
-        for block, drawn in zip(blocks, map_in_order(weighed, blocks, threads), strict=True):
-            out[block.start : block.stop] = drawn
-    return out.reshape(draws, *values.shape[1:])
+        deque(map_in_order(weighed, blocks, threads), maxlen=0)
+    return [drawn.reshape(draws, *v.shape[1:]) for v, drawn in zip(values, out, strict=True)]
 
 
 @cache

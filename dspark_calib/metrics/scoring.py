@@ -168,14 +168,12 @@ def _minus(new: float | None, old: float | None) -> float | None:
 
 
 def _replicate(sums: GroupSums, draws: int, seed: int) -> _Replicates:
-    clusters, gamma, bins = sums.predicted.shape
+    clusters, gamma, _ = sums.predicted.shape
     if clusters < 2:
         empty = np.full((draws, gamma), np.nan)
         return _Replicates(ece=empty, null_ece=empty, bias=empty, brier=empty)
     rows, excess = sums.rows, sums.excess
-    error = np.broadcast_to(sums.squared_error[:, :, None], (clusters, gamma, 1))
-    weighted = weighted_sums(np.concatenate([rows, excess, error], axis=2), sums.hashes, draws, seed)
-    rows_drawn, excess_drawn, error_drawn = weighted[..., :bins], weighted[..., bins:-1], weighted[..., -1]
+    rows_drawn, excess_drawn, error_drawn = weighted_sums([rows, excess, sums.squared_error], sums.hashes, draws, seed)
     total = rows_drawn.sum(-1)
     # Σ(p - y) that each bin would have, were it calibrated: its excess less its share of the bin's.
     null = excess_drawn - rows_drawn * _over(excess.sum(0), rows.sum(0).astype(np.float64), empty=0.0)
