@@ -8,6 +8,18 @@ from dspark_calib.errors import FindingsNotAccepted
 
 Severity = Literal["stop", "warning", "note"]
 
+STOPPING = (
+    "already_calibrated",
+    "censored_rounds",
+    "duplicate_rounds",
+    "looks_like_probabilities",
+    "mixed_laws",
+    "prompt_under_two_ids",
+    "responses_not_from_target",
+    "wrong_row",
+)
+"""Names of the findings that stop a fit; a trace may bring others, from whoever made it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
@@ -57,8 +69,11 @@ def require_accepted(findings: Sequence[Finding], accept: Collection[str]) -> No
         accept: Accepted names; `all` accepts every one.
 
     Raises:
-        FindingsNotAccepted: Listing what was found and how to go on.
+        FindingsNotAccepted: Listing what was found and how to go on, or a name that no finding has.
     """
+    for name in accept:
+        if name not in {"all", *STOPPING, *(f.name for f in findings)}:
+            raise FindingsNotAccepted(f"--accept {name}: no finding has that name; they are {', '.join(STOPPING)}")
     open_ones = [f for f in findings if f.severity == "stop" and f.name not in accept and "all" not in accept]
     if open_ones:
         what = "; ".join(f"{f.name}: {f.message}" for f in open_ones)

@@ -1,13 +1,17 @@
 """Each failure people really had is found, named and counted; a clean trace has no finding."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dspark_calib import diagnostics
 from dspark_calib.calibration import fit_calibration
 from dspark_calib.diagnostics import check_trace, require_accepted
+from dspark_calib.diagnostics.finding import STOPPING
 from dspark_calib.errors import FindingsNotAccepted
 from dspark_calib.trace import Labels, Trace, combine_traces, concat_rounds
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds
@@ -127,3 +131,21 @@ def test_findings_are_accepted_by_name(accept: Any) -> None:
     require_accepted(found, accept)
     with pytest.raises(FindingsNotAccepted):
         require_accepted(found, ("duplicate_rounds",))
+
+
+def test_a_name_that_no_finding_has_is_refused() -> None:
+    """A misspelled name would accept nothing, and be found out in the next week's log."""
+    with pytest.raises(FindingsNotAccepted, match=r"--accept censored: no finding has that name; .*censored_rounds"):
+        require_accepted((), ("censored",))
+    require_accepted((), ("censored_rounds", "all"))
+
+
+def test_every_stopping_finding_is_listed() -> None:
+    """The list of names is that of the checks' own code."""
+    written = {
+        name
+        for module in Path(diagnostics.__file__).parent.glob("*.py")
+        for name in re.findall(r'name="([a-z_]+)",\s+severity="stop"', module.read_text(encoding="utf-8"))
+    }
+    assert written <= set(STOPPING)
+    assert set(STOPPING) - written == {"mixed_laws", "responses_not_from_target"}  # these come with the trace
