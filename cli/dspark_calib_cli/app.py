@@ -13,7 +13,7 @@ import typer
 from dspark_calib.errors import DsparkCalibError
 from dspark_calib_cli.collect import collect
 from dspark_calib_cli.config_file import FILE_NAME, OptionTable, load_defaults
-from dspark_calib_cli.console import fail, flush_and_ignore_closed_pipe
+from dspark_calib_cli.console import fail, flush_and_ignore_closed_pipe, say
 from dspark_calib_cli.doctor import doctor
 from dspark_calib_cli.drift import drift
 from dspark_calib_cli.export import export
@@ -24,6 +24,7 @@ from dspark_calib_cli.profile_sps import profile_sps
 from dspark_calib_cli.report import report
 from dspark_calib_cli.simulate import simulate
 
+_USAGE = 2
 _INTERRUPTED = 130  # the shell's code for Ctrl-C, which typer exits with without a word
 app = typer.Typer(
     name="dspark-calib",
@@ -74,6 +75,7 @@ def run(arguments: Sequence[str]) -> int:
     Data errors become one line on stderr and code 2. A bug keeps its traceback.
     """
     command = typer.main.get_command(app)
+    defaults: dict[str, dict[str, object]] = {}
     try:
         defaults = _file_defaults(arguments, command)
         command.main(args=list(arguments), prog_name="dspark-calib", default_map=defaults)
@@ -83,6 +85,8 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         if end.code == _INTERRUPTED:
             fail("interrupted; what was not finished was not written")
+        if end.code == _USAGE and any(defaults.get(word) for word in arguments[:1]):
+            say(f"options that are not on the command line come from {_config_argument(arguments) or FILE_NAME}")
         return int(end.code or 0)
     finally:
         flush_and_ignore_closed_pipe()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dspark_calib.metrics import Estimate
     from dspark_calib.trace import Trace
 
-_MOVED = ("", "PSI (chance)", "logits", "acceptance given prefix", "bias")
+_MOVED = ("", "PSI (chance)", "logit distance", "acceptance given prefix", "bias")
 _NOW = ("", "acceptance given prefix", "bias", "ECE", "AUROC")
 _STYLES = {"pass": "green", "fail": "red", "inconclusive": "yellow"}
 _WORDS = {"pass": "no drift", "fail": "drifted", "inconclusive": "inconclusive"}

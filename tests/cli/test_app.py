@@ -89,6 +89,16 @@ def test_a_broken_configuration_file_exits_2(
     assert captured.out == ""
 
 
+def test_a_value_of_the_wrong_kind_names_the_file_it_came_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A usage error about an option that nobody typed says where to look."""
+    monkeypatch.chdir(tmp_path)
+    Path("dspark-calib.toml").write_text("[fit-sts]\nbins = 'many'\n")
+    assert cli.run(["fit-sts"]) == 2
+    assert "options that are not on the command line come from dspark-calib.toml" in capsys.readouterr().err
+
+
 def test_unknown_command_and_bare_call() -> None:
     """A wrong command is a usage error; a bare call shows help."""
     assert cli.run(["nosuch"]) == 2
