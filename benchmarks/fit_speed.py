@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.calibration.fit_calibration import fit_calibration
-from dspark_calib.calibration.rows import FitRows
-from dspark_calib.calibration.search import search
-from dspark_calib.calibration.sts import fit_sts
-from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.calibration.fitting.search import search
+from dspark_calib.calibration.fitting.sts import fit_sts
+from dspark_calib.calibration.rows.fit_rows import FitRows
+from dspark_calib.metrics.rows.judged import JudgedTrace
 from dspark_calib.trace import Trace, open_trace
 
 PLAIN_ROWS, PLAIN_TEMPERATURES = 1_000_000, 256

@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.objective import evaluate_by_cluster
-from dspark_calib.calibration.row_blocks import PositionBlock, RowBlocks, RowChoice
+from dspark_calib.calibration.fitting.objective import evaluate_by_cluster
+from dspark_calib.calibration.rows.row_blocks import PositionBlock, RowBlocks, RowChoice
 from dspark_calib.metrics.bins import CLAMP
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.passes import Pass, map_in_order, run_pass
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.passes import Pass, map_in_order, run_pass
 from dspark_calib.trace import Trace
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds
 

@@ -9,7 +9,7 @@ from dspark_calib_cli.console import RESULTS, print_table
 
 if TYPE_CHECKING:
     from dspark_calib.calibration.file import Calibration
-    from dspark_calib.calibration.fit_record import PositionFit
+    from dspark_calib.calibration.fitting.fit_record import PositionFit
     from dspark_calib.calibration.tables import HeldOut
     from dspark_calib.metrics.estimate import Estimate
 

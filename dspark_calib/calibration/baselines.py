@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.grids import best_index, default_grid
-from dspark_calib.calibration.sample import Sample, mean_defined
+from dspark_calib.calibration.fitting.grids import best_index, default_grid
+from dspark_calib.calibration.rows.sample import Sample, mean_defined
 from dspark_calib.calibration.tables import Baseline, CrossFit
 from dspark_calib.metrics.bins import bin_indices, clamp, weighted_counts
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.passes import map_in_order
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.passes import map_in_order
 from dspark_calib.survival import sigmoid
 from dspark_calib.trace.clusters import assign_folds
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.sample import SAMPLE_ROUNDS, Sample, rounds_of_each
+from dspark_calib.calibration.rows.sample import SAMPLE_ROUNDS, Sample, rounds_of_each
 from dspark_calib.calibration.tables import CrossFit
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.scored_rows import View
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.scored_rows import View
 from dspark_calib.survival import sigmoid
 from dspark_calib.trace.clusters import assign_folds, stable_hash
 

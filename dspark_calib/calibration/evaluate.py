@@ -15,15 +15,15 @@ from dspark_calib.calibration.tables import CrossFit
 from dspark_calib.metrics.acceptance import Acceptance, AcceptanceSums, compute_acceptance
 from dspark_calib.metrics.bins import DEFAULT_BINS
 from dspark_calib.metrics.bootstrap import DEFAULT_DRAWS, MIN_PROMPTS
-from dspark_calib.metrics.composed import ComposedView
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.numbering import Grouping
-from dspark_calib.metrics.passes import Progress
-from dspark_calib.metrics.placements import Placements
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.numbering import Grouping
+from dspark_calib.metrics.rows.passes import Progress
 from dspark_calib.metrics.scores import ScoreChange, Scores
 from dspark_calib.metrics.scoring import GroupSums, compute_change, compute_scores
-from dspark_calib.metrics.view_passes import sum_view
-from dspark_calib.metrics.view_sums import ViewSums
+from dspark_calib.metrics.sums.composed import ComposedView
+from dspark_calib.metrics.sums.placements import Placements
+from dspark_calib.metrics.sums.view_passes import sum_view
+from dspark_calib.metrics.sums.view_sums import ViewSums
 from dspark_calib.trace.clusters import assign_folds
 from dspark_calib.trace.store import Trace
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dspark_calib.calibration.fit_record import TemperatureFit
+from dspark_calib.calibration.fitting.fit_record import TemperatureFit
 from dspark_calib.calibration.tables import Baseline, CrossFit, HeldOut, Transfer
 from dspark_calib.diagnostics.finding import Finding
 from dspark_calib.errors import CalibrationFileError, OutputExists, TraceFormatError

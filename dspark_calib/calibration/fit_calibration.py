@@ -10,19 +10,19 @@ from dspark_calib.calibration.cross_fit import REPEATS, cross_fit_temperatures
 from dspark_calib.calibration.decision import decide
 from dspark_calib.calibration.evaluate import Evaluation, evaluate
 from dspark_calib.calibration.file import Calibration
-from dspark_calib.calibration.fit_record import Grid, Objective, Selection
-from dspark_calib.calibration.procedure import Procedure
-from dspark_calib.calibration.rows import FitRows
-from dspark_calib.calibration.sample import Sample
+from dspark_calib.calibration.fitting.fit_record import Grid, Objective, Selection
+from dspark_calib.calibration.fitting.procedure import Procedure
+from dspark_calib.calibration.rows.fit_rows import FitRows
+from dspark_calib.calibration.rows.sample import Sample
 from dspark_calib.calibration.tables import HeldOut
 from dspark_calib.calibration.transfer import compute_transfer, fit_groups
 from dspark_calib.diagnostics.checks import check_trace
 from dspark_calib.diagnostics.finding import require_accepted
 from dspark_calib.metrics.bins import DEFAULT_BINS
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.numbering import Grouping
-from dspark_calib.metrics.passes import Progress
-from dspark_calib.metrics.ray_shards import shards_on_ray
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.numbering import Grouping
+from dspark_calib.metrics.rows.passes import Progress
+from dspark_calib.metrics.rows.ray_shards import shards_on_ray
 from dspark_calib.trace.store import Trace
 
 Workers = int | Literal["ray"]

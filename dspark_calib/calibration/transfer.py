@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from dspark_calib.calibration.cross_fit import Fitter, cross_fit_temperatures
 from dspark_calib.calibration.evaluate import cluster_temperatures
-from dspark_calib.calibration.sample import Sample, mean_defined
+from dspark_calib.calibration.rows.sample import Sample, mean_defined
 from dspark_calib.calibration.tables import Transfer
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.scored_rows import View
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.scored_rows import View
 from dspark_calib.survival import sigmoid
 
 

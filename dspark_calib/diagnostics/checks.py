@@ -5,7 +5,7 @@ from dspark_calib.diagnostics.labels import check_censoring, check_provenance_fi
 from dspark_calib.diagnostics.logits import check_applied_temperature, check_logit_range
 from dspark_calib.diagnostics.pairing import check_pairing
 from dspark_calib.diagnostics.repetition import check_repetition
-from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged import JudgedTrace
 from dspark_calib.trace.store import Trace
 
 _ORDER = {"stop": 0, "warning": 1, "note": 2}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dspark_calib.diagnostics.finding import Finding
-from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged import JudgedTrace
 from dspark_calib.trace.store import Trace
 
 _MESSAGES = {

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dspark_calib.diagnostics.finding import Finding
-from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged import JudgedTrace
 from dspark_calib.trace.store import Trace
 
 

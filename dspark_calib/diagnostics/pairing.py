@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.diagnostics.finding import Finding
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.judged_rows import JudgedBatch, compact
-from dspark_calib.metrics.passes import map_in_order
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged_rows import JudgedBatch, compact
+from dspark_calib.metrics.rows.passes import map_in_order
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -1,7 +1,7 @@
 """Measures of calibration and rank, their mergeable sums and their prompt-clustered uncertainty.
 
-From arrays: `ece`, `smooth_ece`, `proper`, `ranking`, `corp`. From a trace: `judged` reads it, `view_sums`
-accumulates, `passes` runs the accumulation, `scoring` turns sums into `scores`, `bootstrap` weighs prompts.
+From arrays: `ece`, `smooth_ece`, `proper`, `ranking`, `corp`. From a trace: `rows` reads it and runs passes over it,
+`sums` accumulates, `scoring` turns sums into `scores`, `bootstrap` weighs prompts.
 """
 
 from dspark_calib.metrics.acceptance import Acceptance, compute_acceptance

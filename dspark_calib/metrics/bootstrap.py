@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
-from dspark_calib.metrics.passes import map_in_order
+from dspark_calib.metrics.rows.passes import map_in_order
 from dspark_calib.trace.clusters import stable_hash
 
 Floats = npt.NDArray[np.float64]

@@ -21,11 +21,11 @@ from dspark_calib.metrics.estimate import (
     normal_estimate,
     percentile_estimate,
 )
-from dspark_calib.metrics.placements import Placements
 from dspark_calib.metrics.ranking import auroc_of_counts, clustered_se
 from dspark_calib.metrics.scores import PositionScores, ScoreChange, ScoreDraws, Scores
 from dspark_calib.metrics.smooth_ece import smooth_ece_of_residuals
-from dspark_calib.metrics.view_sums import ViewSums
+from dspark_calib.metrics.sums.placements import Placements
+from dspark_calib.metrics.sums.view_sums import ViewSums
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

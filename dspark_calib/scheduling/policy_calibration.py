@@ -11,12 +11,12 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.fit_record import Selection, TemperatureFit
-from dspark_calib.calibration.rows import FitRows
-from dspark_calib.calibration.sts import fit_sts
+from dspark_calib.calibration.fitting.fit_record import Selection, TemperatureFit
+from dspark_calib.calibration.fitting.sts import fit_sts
+from dspark_calib.calibration.rows.fit_rows import FitRows
 from dspark_calib.errors import InsufficientData, PolicyError
 from dspark_calib.metrics.ece import compute_ece
-from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged import JudgedTrace
 from dspark_calib.scheduling.calibrated_source import fold_of_rows
 from dspark_calib.scheduling.confidence_source import Confidences, calibrated_confidences
 from dspark_calib.scheduling.curve import SpsCurve

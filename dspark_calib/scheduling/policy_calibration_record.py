@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dspark_calib.calibration.fit_record import TemperatureFit
+from dspark_calib.calibration.fitting.fit_record import TemperatureFit
 from dspark_calib.scheduling.prompt_ratio import RatioChange
 from dspark_calib.scheduling.replay import ReplayResult, throughput_change
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.metrics.passes import map_in_order
+from dspark_calib.metrics.rows.passes import map_in_order
 from dspark_calib.survival import sigmoid
 from dspark_calib.trace.clusters import ClusterKey, PromptClusters
 from dspark_calib.trace.rounds import Rounds

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.metrics.acceptance import policy_cut
-from dspark_calib.metrics.numbering import NO_NAME
+from dspark_calib.metrics.rows.numbering import NO_NAME
 from dspark_calib.summary.measures import Sweep, ThresholdPoint
 from dspark_calib.summary.survey import Floats, SurveyBatch
 from dspark_calib.trace.rounds import UNKNOWN_ANCHOR, Rounds, offered_drafts

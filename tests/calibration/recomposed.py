@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.metrics.composed import MIN_JUDGED
+from dspark_calib.metrics.sums.composed import MIN_JUDGED
 from dspark_calib.survival import confidence
 from dspark_calib.trace import Rounds
 

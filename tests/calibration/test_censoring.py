@@ -7,7 +7,7 @@ import pytest
 
 from dspark_calib.calibration import FitRows, evaluate, fit_calibration, fit_sts
 from dspark_calib.calibration.evaluate import Evaluation
-from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged import JudgedTrace
 from dspark_calib.survival import confidence
 from dspark_calib.trace import Rounds, Trace
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds

@@ -25,12 +25,12 @@ from dspark_calib.metrics import (
     compute_smooth_ece,
 )
 from dspark_calib.metrics.acceptance import policy_cut
-from dspark_calib.metrics.composed import ComposedRankPass, ComposePass, observed_rates, sum_composed
-from dspark_calib.metrics.composed_rows import RateSets
-from dspark_calib.metrics.composed_sums import ComposedRanks, ComposedShape, ComposedSums, SlopeSums
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.passes import run_pass
-from dspark_calib.metrics.view_passes import sum_view
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.passes import run_pass
+from dspark_calib.metrics.sums.composed import ComposedRankPass, ComposePass, observed_rates, sum_composed
+from dspark_calib.metrics.sums.composed_rows import RateSets
+from dspark_calib.metrics.sums.composed_sums import ComposedRanks, ComposedShape, ComposedSums, SlopeSums
+from dspark_calib.metrics.sums.view_passes import sum_view
 from dspark_calib.survival import confidence
 from dspark_calib.trace import Rounds, Trace, concat_rounds
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds

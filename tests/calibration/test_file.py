@@ -189,8 +189,8 @@ def test_transfer_matrix_shows_what_other_traffic_costs() -> None:
 def test_joint_refinement_never_raises_the_fitted_mean_ece() -> None:
     """Coordinate descent moves only downhill on the rows it fits."""
     from dspark_calib.calibration import FitRows
-    from dspark_calib.calibration.procedure import Procedure
-    from dspark_calib.metrics.judged import JudgedTrace
+    from dspark_calib.calibration.fitting.procedure import Procedure
+    from dspark_calib.metrics.rows.judged import JudgedTrace
 
     rows = FitRows(JudgedTrace(small_trace(3)), "cumulative")
     plain, joint = Procedure(select="paper")(rows), Procedure(select="paper", joint=True)(rows)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dspark_calib.calibration import FitRows, fit_sts
-from dspark_calib.calibration.fit_record import Grid
-from dspark_calib.calibration.procedure import Procedure
+from dspark_calib.calibration.fitting.fit_record import Grid
+from dspark_calib.calibration.fitting.procedure import Procedure
 from dspark_calib.metrics import compute_ece, compute_noise_floor, compute_reliability
-from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged import JudgedTrace
 from dspark_calib.survival import prefix_labels, prefix_survival
 from dspark_calib.trace import Trace, open_trace
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds

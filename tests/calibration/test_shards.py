@@ -11,10 +11,10 @@ import pytest
 
 from dspark_calib.calibration import Calibration, FitRows, evaluate, fit_calibration, fit_sts
 from dspark_calib.errors import TraceFormatError
-from dspark_calib.metrics import judged_rows
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.judged_rows import JudgedRows
-from dspark_calib.metrics.shards import Memory, Task
+from dspark_calib.metrics.rows import judged_rows
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged_rows import JudgedRows
+from dspark_calib.metrics.rows.shards import Memory, Task
 from dspark_calib.trace import Labels, Rounds, Trace, open_trace, write_trace
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds
 
@@ -102,7 +102,7 @@ def test_fit_and_scores_agree(tmp_path: Path, kind: str, most: int) -> None:
 def test_objectives_and_large_shares_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with rows that are read again on each pass, a sketched search, and every objective."""
     monkeypatch.setattr(judged_rows, "CACHE_BYTES", 0)
-    monkeypatch.setattr("dspark_calib.calibration.search.EXHAUSTIVE_ROWS", 0)
+    monkeypatch.setattr("dspark_calib.calibration.fitting.search.EXHAUSTIVE_ROWS", 0)
     trace = on_disk(tmp_path / "trace", parts("straddling"))
     here, there = JudgedTrace(trace), apart(trace)
     for objective in ("ece", "brier", "nll"):
@@ -138,7 +138,7 @@ def test_ray_gives_the_calibration_of_one_process(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_file_that_is_gone_on_an_actor_is_told(tmp_path: Path) -> None:
     """An actor's error comes back as one a person can act on."""
-    from dspark_calib.metrics.ray_shards import shards_on_ray
+    from dspark_calib.metrics.rows.ray_shards import shards_on_ray
 
     trace = on_disk(tmp_path / "trace", parts("straddling"))
     with shards_on_ray(JudgedTrace(open_trace(tmp_path / "trace"))) as judged:

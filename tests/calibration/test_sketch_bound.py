@@ -17,15 +17,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dspark_calib.calibration import FitRows
-from dspark_calib.calibration import sketch as sketch_module
-from dspark_calib.calibration.row_blocks import PositionBlock
-from dspark_calib.calibration.search import search
-from dspark_calib.calibration.selection import choose
-from dspark_calib.calibration.sketch import Bounds, build_sketch
-from dspark_calib.calibration.zoom import Zoom
+from dspark_calib.calibration.fitting import sketch as sketch_module
+from dspark_calib.calibration.fitting.search import search
+from dspark_calib.calibration.fitting.selection import choose
+from dspark_calib.calibration.fitting.sketch import Bounds, build_sketch
+from dspark_calib.calibration.fitting.zoom import Zoom
+from dspark_calib.calibration.rows.row_blocks import PositionBlock
 from dspark_calib.metrics import compute_ece
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.passes import run_pass
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.passes import run_pass
 from dspark_calib.survival import sigmoid
 from dspark_calib.trace import Trace
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds

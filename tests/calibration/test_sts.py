@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from dspark_calib.calibration import FitRows, fit_calibration, fit_sts
-from dspark_calib.calibration import sketch as sketch_module
-from dspark_calib.calibration.grids import best_index, default_grid, fine_grid
-from dspark_calib.calibration.objective import evaluate_by_cluster, evaluate_totals
-from dspark_calib.calibration.procedure import Procedure
-from dspark_calib.calibration.search import search
-from dspark_calib.calibration.selection import choose
-from dspark_calib.calibration.sketch import build_sketch
+from dspark_calib.calibration.fitting import sketch as sketch_module
+from dspark_calib.calibration.fitting.grids import best_index, default_grid, fine_grid
+from dspark_calib.calibration.fitting.objective import evaluate_by_cluster, evaluate_totals
+from dspark_calib.calibration.fitting.procedure import Procedure
+from dspark_calib.calibration.fitting.search import search
+from dspark_calib.calibration.fitting.selection import choose
+from dspark_calib.calibration.fitting.sketch import build_sketch
 from dspark_calib.errors import TraceFormatError
 from dspark_calib.metrics import compute_ece
-from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged import JudgedTrace
 from dspark_calib.survival import prefix_survival
 from dspark_calib.trace import Labels, Trace
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds
@@ -161,7 +161,7 @@ def test_grids_of_other_fitters_reproduce_their_numbers(name: str) -> None:
 def test_sglangs_grid_is_torchs() -> None:
     """SGLang makes its grid with float32 torch.logspace; ours has the same 41 numbers without torch."""
     torch = pytest.importorskip("torch")
-    from dspark_calib.calibration.reference_fitters import sglang_rule
+    from dspark_calib.calibration.fitting.reference_fitters import sglang_rule
 
     theirs = torch.logspace(math.log10(0.1), math.log10(10.0), steps=41).to(torch.float64).numpy()
     np.testing.assert_array_equal(sglang_rule().temperatures, theirs)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dspark_calib.diagnostics.pairing import LAGS, _by_lag, _lag_sums, _ranks, _scores
-from dspark_calib.metrics.judged_rows import JudgedBatch
 from dspark_calib.metrics.ranking import compute_auroc
+from dspark_calib.metrics.rows.judged_rows import JudgedBatch
 
 CLUSTERS = 4
 

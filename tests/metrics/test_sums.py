@@ -14,11 +14,11 @@ from dspark_calib.calibration import evaluate
 from dspark_calib.metrics import compute_brier, compute_ece, compute_smooth_ece
 from dspark_calib.metrics.acceptance import AcceptanceSums, round_facts
 from dspark_calib.metrics.bootstrap import bootstrap_weights, cluster_hashes
-from dspark_calib.metrics.judged_rows import JudgedBatch
-from dspark_calib.metrics.passes import run_pass
-from dspark_calib.metrics.placements import PlacementTables
-from dspark_calib.metrics.view_passes import RankPass, ViewPass
-from dspark_calib.metrics.view_sums import ViewSums
+from dspark_calib.metrics.rows.judged_rows import JudgedBatch
+from dspark_calib.metrics.rows.passes import run_pass
+from dspark_calib.metrics.sums.placements import PlacementTables
+from dspark_calib.metrics.sums.view_passes import RankPass, ViewPass
+from dspark_calib.metrics.sums.view_sums import ViewSums
 from dspark_calib.survival import log_survival, prefix_survival
 from dspark_calib.trace import Labels, Trace, concat_rounds
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds

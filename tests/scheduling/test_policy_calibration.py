@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dspark_calib.calibration.file import read_calibration, write_calibration
-from dspark_calib.calibration.rows import FitRows
-from dspark_calib.calibration.sts import fit_sts
+from dspark_calib.calibration.fitting.sts import fit_sts
+from dspark_calib.calibration.rows.fit_rows import FitRows
 from dspark_calib.errors import CurveError, PolicyError
-from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged import JudgedTrace
 from dspark_calib.scheduling.calibrated_source import OUT_OF_FOLD, calibrate_trace
 from dspark_calib.scheduling.curve import make_curve
 from dspark_calib.scheduling.fixed import FixedLength

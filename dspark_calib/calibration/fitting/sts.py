@@ -10,13 +10,13 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.fit_record import Objective, PositionFit, Selection, TemperatureFit
-from dspark_calib.calibration.grids import at_edge
-from dspark_calib.calibration.identifiability import PositionFacts, survey_positions
-from dspark_calib.calibration.objective import evaluate_totals
-from dspark_calib.calibration.rows import FitRows
-from dspark_calib.calibration.search import search
-from dspark_calib.calibration.selection import choose
+from dspark_calib.calibration.fitting.fit_record import Objective, PositionFit, Selection, TemperatureFit
+from dspark_calib.calibration.fitting.grids import at_edge
+from dspark_calib.calibration.fitting.identifiability import PositionFacts, survey_positions
+from dspark_calib.calibration.fitting.objective import evaluate_totals
+from dspark_calib.calibration.fitting.search import search
+from dspark_calib.calibration.fitting.selection import choose
+from dspark_calib.calibration.rows.fit_rows import FitRows
 from dspark_calib.metrics.bins import DEFAULT_BINS
 
 Floats = npt.NDArray[np.float64]

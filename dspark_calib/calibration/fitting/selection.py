@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.fit_record import Selection
-from dspark_calib.calibration.grids import best_index, preference
-from dspark_calib.calibration.objective import ClusterObjective
+from dspark_calib.calibration.fitting.fit_record import Selection
+from dspark_calib.calibration.fitting.grids import best_index, preference
+from dspark_calib.calibration.fitting.objective import ClusterObjective
 from dspark_calib.metrics.bootstrap import Hashes
 
 Floats = npt.NDArray[np.float64]

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from dspark_calib.errors import InsufficientData
 from dspark_calib.metrics.acceptance import AcceptanceSums, RoundFacts, round_facts
-from dspark_calib.metrics.judged_rows import BATCH_ROWS, JudgedBatch, JudgedRows, fits_in_memory, judge, rebatched
-from dspark_calib.metrics.numbering import ClusterTable, Grouping, Numbering
-from dspark_calib.metrics.passes import Pass, Progress, run_pass
-from dspark_calib.metrics.shards import BatchTask, Shards, merged
+from dspark_calib.metrics.rows.judged_rows import BATCH_ROWS, JudgedBatch, JudgedRows, fits_in_memory, judge, rebatched
+from dspark_calib.metrics.rows.numbering import ClusterTable, Grouping, Numbering
+from dspark_calib.metrics.rows.passes import Pass, Progress, run_pass
+from dspark_calib.metrics.rows.shards import BatchTask, Shards, merged
 from dspark_calib.trace.store import Trace
 
 Part = TypeVar("Part")

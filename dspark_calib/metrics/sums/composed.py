@@ -18,19 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.metrics.bootstrap import Hashes
-from dspark_calib.metrics.composed_rows import ComposedPosition, RateSets, compose_rows
-from dspark_calib.metrics.composed_sums import (
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged_rows import JudgedBatch
+from dspark_calib.metrics.rows.passes import Progress
+from dspark_calib.metrics.scoring import GroupSums
+from dspark_calib.metrics.sums.composed_rows import ComposedPosition, RateSets, compose_rows
+from dspark_calib.metrics.sums.composed_sums import (
     ComposedPlacements,
     ComposedRanks,
     ComposedShape,
     ComposedSums,
     SlopeSums,
 )
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.judged_rows import JudgedBatch
-from dspark_calib.metrics.passes import Progress
-from dspark_calib.metrics.scoring import GroupSums
-from dspark_calib.metrics.view_sums import ViewSums
+from dspark_calib.metrics.sums.view_sums import ViewSums
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -7,10 +7,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.sample import first_of_each
-from dspark_calib.metrics.judged_rows import BATCH_ROWS, JudgedBatch, JudgedRows, compact, rebatched
-from dspark_calib.metrics.passes import Pass, map_in_order, run_pass
-from dspark_calib.metrics.scored_rows import View
+from dspark_calib.calibration.rows.sample import first_of_each
+from dspark_calib.metrics.rows.judged_rows import BATCH_ROWS, JudgedBatch, JudgedRows, compact, rebatched
+from dspark_calib.metrics.rows.passes import Pass, map_in_order, run_pass
+from dspark_calib.metrics.rows.scored_rows import View
 from dspark_calib.survival import sigmoid
 
 Floats = npt.NDArray[np.float64]

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.fit_record import Objective, Selection
-from dspark_calib.calibration.grids import best_index, default_grid, fine_grid, preference
-from dspark_calib.calibration.objective import ClusterObjective, evaluate_by_cluster, evaluate_totals
-from dspark_calib.calibration.rows import FitRows
-from dspark_calib.calibration.selection import SELECTION_DRAWS, is_within_one_error
-from dspark_calib.calibration.sketch import Bounds, Sketch, build_sketch
-from dspark_calib.calibration.zoom import Zoom
+from dspark_calib.calibration.fitting.fit_record import Objective, Selection
+from dspark_calib.calibration.fitting.grids import best_index, default_grid, fine_grid, preference
+from dspark_calib.calibration.fitting.objective import ClusterObjective, evaluate_by_cluster, evaluate_totals
+from dspark_calib.calibration.fitting.selection import SELECTION_DRAWS, is_within_one_error
+from dspark_calib.calibration.fitting.sketch import Bounds, Sketch, build_sketch
+from dspark_calib.calibration.fitting.zoom import Zoom
+from dspark_calib.calibration.rows.fit_rows import FitRows
 from dspark_calib.metrics.bootstrap import weighted_sums
 
 Floats = npt.NDArray[np.float64]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dspark_calib.metrics.scored_rows import View
+from dspark_calib.metrics.rows.scored_rows import View
 
 Objective = Literal["ece", "brier", "nll"]
 Grid = Literal["default", "sglang", "deepspec"]

@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.metrics.judged_rows import JudgedBatch, compact
 from dspark_calib.metrics.ranking import score_bins
+from dspark_calib.metrics.rows.judged_rows import JudgedBatch, compact
 from dspark_calib.survival import scaled_logits
 
 Floats = npt.NDArray[np.float64]

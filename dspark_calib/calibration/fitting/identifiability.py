@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.row_blocks import RowBlock
-from dspark_calib.calibration.rows import FitRows
+from dspark_calib.calibration.rows.fit_rows import FitRows
+from dspark_calib.calibration.rows.row_blocks import RowBlock
 from dspark_calib.metrics.bins import summed_rows
-from dspark_calib.metrics.scored_rows import View
+from dspark_calib.metrics.rows.scored_rows import View
 from dspark_calib.survival import sigmoid
 
 Floats = npt.NDArray[np.float64]

@@ -8,7 +8,7 @@ error of the paired difference, clustered by prompt.
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.sample import Sample
+from dspark_calib.calibration.rows.sample import Sample
 from dspark_calib.metrics.bins import bin_indices, clamp
 from dspark_calib.metrics.bootstrap import Hashes, weighted_sums
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dspark_calib.metrics.bins import bin_indices, clamp
 from dspark_calib.metrics.proper import log_losses
 from dspark_calib.metrics.ranking import SCORE_BINS
-from dspark_calib.metrics.scored_rows import ScoredRows
+from dspark_calib.metrics.rows.scored_rows import ScoredRows
 from dspark_calib.metrics.smooth_ece import GRID, residual_grid
 
 Floats = npt.NDArray[np.float64]

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.objective import TotalPass
-from dspark_calib.calibration.row_blocks import BLOCK_ROWS, PositionBlock, join_blocks
-from dspark_calib.calibration.rows import FitRows
-from dspark_calib.calibration.sketch import ROUNDING, Bounds, Columns, ColumnSums, Sketch, locate
-from dspark_calib.metrics.passes import run_pass
+from dspark_calib.calibration.fitting.objective import TotalPass
+from dspark_calib.calibration.fitting.sketch import ROUNDING, Bounds, Columns, ColumnSums, Sketch, locate
+from dspark_calib.calibration.rows.fit_rows import FitRows
+from dspark_calib.calibration.rows.row_blocks import BLOCK_ROWS, PositionBlock, join_blocks
+from dspark_calib.metrics.rows.passes import run_pass
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

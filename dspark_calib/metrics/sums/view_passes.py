@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.judged_rows import JudgedBatch
-from dspark_calib.metrics.passes import Progress
-from dspark_calib.metrics.placements import Placements, PlacementTables
-from dspark_calib.metrics.scored_rows import View, score_rows
-from dspark_calib.metrics.view_sums import BlockSums, ViewSums, sum_rows
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged_rows import JudgedBatch
+from dspark_calib.metrics.rows.passes import Progress
+from dspark_calib.metrics.rows.scored_rows import View, score_rows
+from dspark_calib.metrics.sums.placements import Placements, PlacementTables
+from dspark_calib.metrics.sums.view_sums import BlockSums, ViewSums, sum_rows
 
 Floats = npt.NDArray[np.float64]
 

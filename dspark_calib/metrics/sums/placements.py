@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.metrics.scored_rows import ScoredRows
-from dspark_calib.metrics.view_sums import ViewSums
+from dspark_calib.metrics.rows.scored_rows import ScoredRows
+from dspark_calib.metrics.sums.view_sums import ViewSums
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

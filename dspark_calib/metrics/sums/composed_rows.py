@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.metrics.bins import bin_indices, clamp
-from dspark_calib.metrics.judged_rows import JudgedBatch
-from dspark_calib.metrics.scored_rows import confidences, score_rows
+from dspark_calib.metrics.rows.judged_rows import JudgedBatch
+from dspark_calib.metrics.rows.scored_rows import confidences, score_rows
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.fit_record import Grid, PositionFit, TemperatureFit
-from dspark_calib.calibration.objective import evaluate_totals
-from dspark_calib.calibration.rows import FitRows
+from dspark_calib.calibration.fitting.fit_record import Grid, PositionFit, TemperatureFit
+from dspark_calib.calibration.fitting.objective import evaluate_totals
+from dspark_calib.calibration.rows.fit_rows import FitRows
 
 Floats = npt.NDArray[np.float64]
 

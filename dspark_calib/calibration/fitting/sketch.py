@@ -18,9 +18,9 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.row_blocks import PositionBlock
-from dspark_calib.calibration.rows import FitRows
-from dspark_calib.metrics.passes import map_in_order
+from dspark_calib.calibration.rows.fit_rows import FitRows
+from dspark_calib.calibration.rows.row_blocks import PositionBlock
+from dspark_calib.metrics.rows.passes import map_in_order
 from dspark_calib.survival import sigmoid
 
 Floats = npt.NDArray[np.float64]

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.metrics.bins import bin_indices, clamp, weighted_counts
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.scored_rows import View
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.scored_rows import View
 from dspark_calib.survival import confidence
 
 Floats = npt.NDArray[np.float64]

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.far_blocks import FarBlocks
-from dspark_calib.calibration.row_blocks import PositionBlock, RowBlock, RowBlocks, RowChoice
-from dspark_calib.calibration.sample import SAMPLE_ROUNDS, Sample, first_of_each
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.passes import Pass
-from dspark_calib.metrics.scored_rows import View
+from dspark_calib.calibration.rows.far_blocks import FarBlocks
+from dspark_calib.calibration.rows.row_blocks import PositionBlock, RowBlock, RowBlocks, RowChoice
+from dspark_calib.calibration.rows.sample import SAMPLE_ROUNDS, Sample, first_of_each
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.passes import Pass
+from dspark_calib.metrics.rows.scored_rows import View
 
 if TYPE_CHECKING:
     from dspark_calib.metrics.bootstrap import Hashes

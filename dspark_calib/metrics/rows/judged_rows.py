@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.metrics.acceptance import policy_cut
-from dspark_calib.metrics.numbering import Numbering
+from dspark_calib.metrics.rows.numbering import Numbering
 from dspark_calib.trace.rounds import Rounds
 from dspark_calib.trace.store import Trace
 

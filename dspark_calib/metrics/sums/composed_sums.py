@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_calib.metrics.bins import bin_indices, clamp, weighted_counts
-from dspark_calib.metrics.composed_rows import ComposedPosition
 from dspark_calib.metrics.proper import log_losses
 from dspark_calib.metrics.ranking import SCORE_BINS, placements
 from dspark_calib.metrics.smooth_ece import GRID, residual_grid
+from dspark_calib.metrics.sums.composed_rows import ComposedPosition
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.fit_record import Objective
-from dspark_calib.calibration.row_blocks import PositionBlock
-from dspark_calib.calibration.rows import FitRows
+from dspark_calib.calibration.fitting.fit_record import Objective
+from dspark_calib.calibration.rows.fit_rows import FitRows
+from dspark_calib.calibration.rows.row_blocks import PositionBlock
 from dspark_calib.metrics.bins import CLAMP, clamp, weighted_counts
 from dspark_calib.metrics.bootstrap import Hashes, weighted_sums
 from dspark_calib.survival import sigmoid

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from dspark_calib.metrics.judged_rows import JudgedBatch, JudgedRows
-from dspark_calib.metrics.passes import Pass, run_pass
+from dspark_calib.metrics.rows.judged_rows import JudgedBatch, JudgedRows
+from dspark_calib.metrics.rows.passes import Pass, run_pass
 
 Part = TypeVar("Part")
 Total = TypeVar("Total")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dspark_calib.errors import DsparkCalibError
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.judged_rows import JudgedRows
-from dspark_calib.metrics.shards import Memory, Task
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged_rows import JudgedRows
+from dspark_calib.metrics.rows.shards import Memory, Task
 from dspark_calib.ray_cluster import ray_cluster
 
 Total = TypeVar("Total")

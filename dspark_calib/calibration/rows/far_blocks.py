@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from dspark_calib.calibration.row_blocks import PositionBlock, RowBlock, RowBlocks, RowChoice
-from dspark_calib.metrics.judged_rows import JudgedRows
-from dspark_calib.metrics.passes import Pass
-from dspark_calib.metrics.shards import Memory, Shards, merged
+from dspark_calib.calibration.rows.row_blocks import PositionBlock, RowBlock, RowBlocks, RowChoice
+from dspark_calib.metrics.rows.judged_rows import JudgedRows
+from dspark_calib.metrics.rows.passes import Pass
+from dspark_calib.metrics.rows.shards import Memory, Shards, merged
 
 Part = TypeVar("Part")
 Total = TypeVar("Total")

@@ -1,0 +1,1 @@
+"""The rows a fit looks at, wherever they are."""

@@ -1,0 +1,1 @@
+"""Mergeable sums by prompt, from which every table is made."""
