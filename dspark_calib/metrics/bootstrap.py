@@ -21,7 +21,7 @@ Hashes = npt.NDArray[np.uint64]
 
 DEFAULT_DRAWS = 1000
 MIN_PROMPTS = 30  # below, intervals are said to be rough
-_BLOCK = 64  # draws weighed at once: bounds memory to 64 weights a cluster
+_BLOCK = 16  # draws weighed at once: bounds memory to 16 weights a cluster and thread
 _POISSON_CDF = np.cumsum([np.exp(-1) / f for f in (1, 1, 2, 6, 24, 120, 720, 5040, 40320)])
 
 

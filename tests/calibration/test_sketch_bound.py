@@ -47,6 +47,7 @@ class PlacedRows:
     view: str = "cumulative"
     position: int = 1
     threads: int = 1
+    kept: bool = True
 
     def over_position(self, pass_: Any) -> Any:
         """Run a pass over all rows in two blocks."""
@@ -87,9 +88,10 @@ def check_bounds(rows: Any, temperatures: Any, bins: int) -> None:
         check_within(some.bounds(at, bins), exact)
     ranges = [(t, t) for t in at[:2]] + [(t / 1.08, t * 1.08) for t in at[:2]] + [(at.min(), at.max())]
     for lowest, highest in ranges:
-        zoom = Zoom.of(rows, sketch, float(lowest), float(highest), bins)
-        covered = zoom.covers(at)
-        check_within(zoom.bounds(at[covered]), exact[covered])
+        for kept in (True, False):
+            zoom = Zoom.of(replace(rows, kept=kept), sketch, float(lowest), float(highest), bins)
+            covered = zoom.covers(at)
+            check_within(zoom.bounds(at[covered]), exact[covered])
 
 
 def check_within(bounds: Bounds, exact: Floats) -> None:

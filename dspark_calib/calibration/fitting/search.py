@@ -175,7 +175,7 @@ def _bounds(known: _Known, sketch: Sketch, zoom: Zoom, temperatures: Floats, cei
     left_open = np.flatnonzero((bounds.low <= ceiling) & zoom.covers(temperatures))
     if len(left_open) == 0:
         return bounds
-    return bounds.replaced(left_open, zoom.bounds(temperatures[left_open], known.rows.threads))
+    return bounds.replaced(left_open, zoom.bounds(temperatures[left_open]))
 
 
 def _find_minimum(known: _Known, temperatures: Floats, bounds: Bounds) -> float:

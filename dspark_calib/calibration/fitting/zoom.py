@@ -1,8 +1,8 @@
 """The rows near the bin edges of a range of temperatures, by themselves: near-exact values from few rows.
 
 Within a small range of temperatures only rows in the cells that an edge crosses somewhere in it can change their bin.
-These are kept and binned one by one; all others lie in a known bin, and the sketch knows their sums to first order.
-What is left of the error of the ECE is the second order of σ within a column: about 10⁻⁶.
+These are binned one by one; all others lie in a known bin, and the sketch knows their sums to first order. What is left
+of the error of the ECE is the second order of σ within a column: about 10⁻⁶.
 """
 
 from dataclasses import dataclass, field
@@ -26,24 +26,28 @@ class Zoom:
     """What it takes to evaluate the temperatures of a range.
 
     Attributes:
-        sketch: Of all rows.
+        rows: The rows.
+        sketch: Of all of them.
         far: Sums of the cells that no edge crosses in the range, by column and bin.
-        near: The rows in all other cells.
+        crossed: All other cells, bool [X, Y].
+        near: The rows in these, where rows are kept in memory; None picks them out on each pass.
         lowest: Smallest temperature of the range.
         highest: Largest.
         bins: Of the ECE.
     """
 
+    rows: FitRows
     sketch: Sketch
     far: ColumnSums
-    near: list[PositionBlock]
+    crossed: Booleans
+    near: list[PositionBlock] | None
     lowest: float
     highest: float
     bins: int
 
     @classmethod
     def of(cls, rows: FitRows, sketch: Sketch, lowest: float, highest: float, bins: int) -> "Zoom":
-        """Gather the rows near the edges in one pass.
+        """Tell near rows from far ones.
 
         Args:
             rows: The rows, at the position the sketch was made of.
@@ -58,22 +62,36 @@ class Zoom:
         end = np.zeros_like(first[:, :1])
         start = np.concatenate([end, last], axis=1)
         stop = np.maximum(np.concatenate([first, end + sketch.height], axis=1), start)
-        near = rows.over_position(NearPass(_crossed_cells(first, last, sketch.height)))
-        far = sketch.sums_at(stop) - sketch.sums_at(start)
-        return cls(sketch=sketch, far=far, near=near.blocks(), lowest=lowest, highest=highest, bins=bins)
+        crossed = _crossed_cells(first, last, sketch.height)
+        return cls(
+            rows=rows,
+            sketch=sketch,
+            far=sketch.sums_at(stop) - sketch.sums_at(start),
+            crossed=crossed,
+            near=rows.over_position(NearPass(crossed)).blocks() if rows.kept else None,
+            lowest=lowest,
+            highest=highest,
+            bins=bins,
+        )
 
     def covers(self, temperatures: Floats) -> Booleans:
         """Return which temperatures lie in the range."""
         return np.asarray((temperatures >= self.lowest) & (temperatures <= self.highest))
 
-    def bounds(self, temperatures: Floats, threads: int = 1) -> Bounds:
+    def bounds(self, temperatures: Floats) -> Bounds:
         """Bound the ECE at temperatures of the range."""
-        near = run_pass(TotalPass(objective="ece", temperatures=temperatures, bins=self.bins), self.near, threads)
+        near = self._near_sums(TotalPass(objective="ece", temperatures=temperatures, bins=self.bins))
         columns = [Columns.at(self.sketch.edges, t) for t in temperatures.tolist()]
         far = np.array([self.far.excess(column).sum(axis=0) for column in columns])
         slack = np.array([self.sketch.slack(column) for column in columns])
         n = self.sketch.n
         return Bounds(estimate=np.abs(near + far).sum(axis=1) / n, error=slack / n + ROUNDING)
+
+    def _near_sums(self, totals: TotalPass) -> Floats:
+        """Return Σ(p - y) of the near rows by temperature and bin, shape [m, B]."""
+        if self.near is None:
+            return self.rows.over_position(NearTotalPass(self.crossed, totals))
+        return run_pass(totals, self.near, self.rows.threads)
 
 
 def _crossed_cells(first: Integers, last: Integers, height: int) -> Booleans:
@@ -122,7 +140,7 @@ class NearPass:
 
     def part(self, block: PositionBlock) -> PositionBlock:
         """Return the rows of a block that lie in marked cells."""
-        return block.take(self.cells[locate(block.logit, block.prior, *self.cells.shape)])
+        return _near(block, self.cells)
 
     def add(self, total: Near, part: PositionBlock) -> None:
         """Add a block."""
@@ -132,3 +150,34 @@ class NearPass:
         """Add the rows of a later part of the trace."""
         for block in other.blocks():
             total.add(block)
+
+
+@dataclass(frozen=True, slots=True)
+class NearTotalPass:
+    """Sums the rows in marked cells, without keeping them.
+
+    Attributes:
+        cells: Which, bool [X, Y].
+        totals: What to sum.
+    """
+
+    cells: Booleans
+    totals: TotalPass
+
+    def zero(self) -> Floats:
+        """Return sums of no rows."""
+        return self.totals.zero()
+
+    def part(self, block: PositionBlock) -> Floats:
+        """Sum a block."""
+        return self.totals.part(_near(block, self.cells))
+
+    def add(self, total: Floats, part: Floats) -> None:
+        """Add a block, or the sums of other rows."""
+        total += part
+
+    merge = add
+
+
+def _near(block: PositionBlock, cells: Booleans) -> PositionBlock:
+    return block.take(cells[locate(block.logit, block.prior, *cells.shape)])

@@ -18,7 +18,12 @@ class FarBlocks:
     Args:
         shards: Where the rows are.
         choice: Which of them.
+
+    Attributes:
+        kept: Whether the blocks are in memory here: never.
     """
+
+    kept = False
 
     def __init__(self, shards: Shards, choice: RowChoice) -> None:
         self._shards, self._choice = shards, choice

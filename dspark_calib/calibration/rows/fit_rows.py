@@ -59,10 +59,15 @@ class FitRows:
         self.clusters = choice.clusters
         # Which rows of a cluster come first is known only where all of them pass by.
         far = judged.shards if row_limit is None else None
-        self._blocks = RowBlocks(judged.rows, choice) if far is None else FarBlocks(far, choice)
+        self._blocks: RowBlocks | FarBlocks = RowBlocks(judged.rows, choice) if far is None else FarBlocks(far, choice)
         self._fixed: tuple[float, ...] = ()
         counts = self.over_rounds(CountPass(choice=choice, gamma=self.gamma))
         self.total, self._sizes, self._positives = int(counts.total), counts.sizes, counts.positives
+
+    @property
+    def kept(self) -> bool:
+        """Whether the rows are in memory here."""
+        return self._blocks.kept
 
     @property
     def count(self) -> int:

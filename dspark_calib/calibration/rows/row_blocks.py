@@ -134,6 +134,11 @@ class RowBlocks:
         self._fixed: tuple[float, ...] = ()
         self._forget()
 
+    @property
+    def kept(self) -> bool:
+        """Whether the blocks are in memory here."""
+        return self._blocks is not None
+
     def over_rounds(self, pass_: Pass[RowBlock, Part, Total]) -> Total:
         """Run a pass over all rows with all positions."""
         return run_pass(pass_, self.blocks(), self._rows.threads)
