@@ -212,5 +212,7 @@ class GatherPass:
 
     def merge(self, total: Gathered, other: Gathered) -> None:
         """Add the rows of a later part of the trace."""
+        seen = total.seen + other.seen  # also those that the other left out
         for block in other.blocks:
             self.add(total, block)
+        total.seen[:] = seen
