@@ -60,6 +60,40 @@ def _means(sums: Floats, n: npt.NDArray[np.generic]) -> tuple[float | None, ...]
     return tuple(float(s / c) if c > 0 else None for s, c in zip(sums.tolist(), n.tolist(), strict=True))
 
 
+def checked_rows(predicted: npt.ArrayLike, observed: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Return predictions and labels in float64, shape [n] each.
+
+    Raises:
+        ValueError: If there is no row, a value lies outside [0, 1] or is not finite, or shapes differ.
+    """
+    p = np.asarray(predicted, dtype=np.float64)
+    y = np.asarray(observed, dtype=np.float64)
+    if p.ndim != 1 or p.shape != y.shape:
+        raise ValueError(f"predicted and observed must be [n] alike, got {p.shape} and {y.shape}")
+    if len(p) == 0:
+        raise ValueError("calibration of no rows is undefined")
+    for name, values in (("predicted", p), ("observed", y)):
+        bad = ~((values >= 0) & (values <= 1))  # also true for NaN
+        if bad.any():
+            raise ValueError(f"{name}[{int(bad.argmax())}] = {values[bad.argmax()]} is no probability in [0, 1]")
+    return p, y
+
+
+def checked_labels(labels: npt.ArrayLike, rows: int) -> npt.NDArray[np.bool_]:
+    """Return labels 0 or 1, shape [n].
+
+    Raises:
+        ValueError: If there are not as many as rows, or one is neither 0 nor 1 (such as a probability in its place).
+    """
+    y = np.asarray(labels)
+    if y.shape != (rows,):
+        raise ValueError(f"labels must be [{rows}] like the scores, got {y.shape}")
+    other = (y != 0) & (y != 1)  # also true for NaN
+    if other.any():
+        raise ValueError(f"labels[{int(other.argmax())}] = {y[other.argmax()]} is neither 0 nor 1")
+    return np.asarray(y, dtype=bool)
+
+
 def clamp(probabilities: npt.ArrayLike) -> Floats:
     """Return the probabilities in float64, clamped to [1e-8, 1 - 1e-8]."""
     return np.clip(np.asarray(probabilities, dtype=np.float64), CLAMP, 1.0 - CLAMP)

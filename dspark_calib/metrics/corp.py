@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.metrics.bins import Floats, clamp, weighted_counts
+from dspark_calib.metrics.bins import Floats, checked_rows, clamp, weighted_counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +62,10 @@ def compute_corp(predicted: npt.ArrayLike, observed: npt.ArrayLike) -> Decomposi
     """Return the exact decomposition of arrays; ties in prediction are pooled before the fit.
 
     Raises:
-        ValueError: If there is no row.
+        ValueError: If there is no row, a value lies outside [0, 1] or is not finite, or shapes differ.
     """
-    p, y = clamp(predicted), np.asarray(observed, dtype=np.float64)
-    if p.size == 0:
-        raise ValueError("the decomposition of no rows is undefined")
+    p, y = checked_rows(predicted, observed)
+    p = clamp(p)
     distinct, index = np.unique(p, return_inverse=True)
     n = np.bincount(index, minlength=len(distinct)).astype(np.float64)
     result = decompose_brier(float(np.mean((p - y) ** 2)), n, weighted_counts(index, y, len(distinct)))

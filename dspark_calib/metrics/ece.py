@@ -15,6 +15,7 @@ from dspark_calib.metrics.bins import (
     Floats,
     Integers,
     bin_indices,
+    checked_rows,
     clamp,
     equal_mass_edges,
     equal_width_edges,
@@ -44,8 +45,8 @@ def compute_reliability(
     Raises:
         ValueError: If there is no row, a value lies outside [0, 1] or is not finite, or shapes differ.
     """
-    p, y, w = _checked(predicted, observed, weights)
-    p = clamp(p)
+    p, y = checked_rows(predicted, observed)
+    p, w = clamp(p), _checked_weights(weights, len(p))
     if binning == "equal_mass":
         edges = equal_mass_edges(p, bins)
         index: Integers = np.searchsorted(edges[1:-1], p, side="left").astype(np.int64)
@@ -109,22 +110,6 @@ def compute_noise_floor(sums: BinSums) -> float | None:
     n = np.asarray(sums.n, dtype=np.float64)
     p = np.divide(sums.predicted_sum, n, out=np.zeros_like(n), where=n > 0)
     return float(np.sqrt(2 / np.pi) * np.sqrt(n * p * (1 - p)).sum() / n.sum())
-
-
-def _checked(
-    predicted: npt.ArrayLike, observed: npt.ArrayLike, weights: npt.ArrayLike | None
-) -> tuple[Floats, Floats, Floats | None]:
-    p = np.asarray(predicted, dtype=np.float64)
-    y = np.asarray(observed, dtype=np.float64)
-    if p.ndim != 1 or p.shape != y.shape:
-        raise ValueError(f"predicted and observed must be [n] alike, got {p.shape} and {y.shape}")
-    if len(p) == 0:
-        raise ValueError("calibration of no rows is undefined")
-    for name, values in (("predicted", p), ("observed", y)):
-        bad = ~((values >= 0) & (values <= 1))  # also true for NaN
-        if bad.any():
-            raise ValueError(f"{name}[{int(bad.argmax())}] = {values[bad.argmax()]} is no probability in [0, 1]")
-    return p, y, _checked_weights(weights, len(p))
 
 
 def _checked_weights(weights: npt.ArrayLike | None, rows: int) -> Floats | None:

@@ -3,15 +3,17 @@
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.metrics.bins import clamp
+from dspark_calib.metrics.bins import checked_labels, checked_rows, clamp
 
 
 def compute_brier(predicted: npt.ArrayLike, observed: npt.ArrayLike) -> float:
-    """Return mean (p - y)² with p clamped as DeepSpec's evaluator does, rows of shape [n]."""
-    p, y = clamp(predicted), np.asarray(observed, dtype=np.float64)
-    if p.shape != y.shape or p.size == 0:
-        raise ValueError(f"predicted and observed must be [n] alike with n ≥ 1, got {p.shape} and {y.shape}")
-    return float(np.mean((p - y) ** 2))
+    """Return mean (p - y)² with p clamped as DeepSpec's evaluator does, rows of shape [n].
+
+    Raises:
+        ValueError: If there is no row, a value lies outside [0, 1] or is not finite, or shapes differ.
+    """
+    p, y = checked_rows(predicted, observed)
+    return float(np.mean((clamp(p) - y) ** 2))
 
 
 def log_losses(log_survival: npt.ArrayLike, observed: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -28,12 +30,17 @@ def log_losses(log_survival: npt.ArrayLike, observed: npt.ArrayLike) -> npt.NDAr
 
 
 def compute_log_loss(log_survival: npt.ArrayLike, observed: npt.ArrayLike) -> float:
-    """Return the mean of `log_losses`.
+    """Return the mean of `log_losses`, rows of shape [n].
 
     Raises:
-        ValueError: If there is no row.
+        ValueError: If there is no row, a log survival is above 0 or NaN, or a label is neither 0 nor 1.
     """
-    losses = log_losses(log_survival, observed)
-    if losses.size == 0:
+    s = np.asarray(log_survival, dtype=np.float64)
+    labels = checked_labels(observed, len(s))
+    if len(s) == 0:
         raise ValueError("the log loss of no rows is undefined")
-    return float(losses.mean())
+    if not (s <= 0).all():
+        raise ValueError(
+            f"log_survival[{int(np.argmin(s <= 0))}] = {s[np.argmin(s <= 0)]} is the log of no probability"
+        )
+    return float(log_losses(s, labels).mean())

@@ -7,7 +7,7 @@ its logit stops telling rounds apart. DeLong's variance follows Obuchowski (1997
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.metrics.bins import weighted_counts
+from dspark_calib.metrics.bins import checked_labels, weighted_counts
 from dspark_calib.metrics.estimate import UNDEFINED, Estimate, normal_estimate
 
 Floats = npt.NDArray[np.float64]
@@ -85,9 +85,10 @@ def compute_auroc(scores: npt.ArrayLike, labels: npt.ArrayLike, clusters: npt.Ar
         `UNDEFINED` where only one class occurs.
 
     Raises:
-        ValueError: If a score is not finite; ranks of NaN have no meaning.
+        ValueError: If a score is not finite (ranks of NaN have no meaning), or a label is neither 0 nor 1.
     """
-    s, y = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=bool)
+    s = np.asarray(scores, dtype=np.float64)
+    y = checked_labels(labels, len(s))
     if not np.isfinite(s).all():
         raise ValueError(f"scores[{int(np.argmin(np.isfinite(s)))}] is not finite")
     distinct, index = np.unique(s, return_inverse=True)

@@ -7,7 +7,7 @@ reflected at 0 and 1. The reported value is the fixed point smECE_σ = σ, so no
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.metrics.bins import Floats, clamp, weighted_counts
+from dspark_calib.metrics.bins import Floats, checked_rows, clamp, weighted_counts
 
 GRID = 2000
 _TOLERANCE = 1e-4
@@ -39,11 +39,9 @@ def compute_smooth_ece(predicted: npt.ArrayLike, observed: npt.ArrayLike) -> flo
     """Return the smooth ECE of arrays.
 
     Raises:
-        ValueError: If there is no row or a value is not finite.
+        ValueError: If there is no row, a value lies outside [0, 1] or is not finite, or shapes differ.
     """
-    p, y = np.asarray(predicted, dtype=np.float64), np.asarray(observed, dtype=np.float64)
-    if p.size == 0 or not (np.isfinite(p).all() and np.isfinite(y).all()):
-        raise ValueError("smooth ECE needs at least one row and finite values")
+    p, y = checked_rows(predicted, observed)
     p = clamp(p)
     value = smooth_ece_of_residuals(residual_grid(p, y), float(len(p)))
     return 0.0 if value is None else value
