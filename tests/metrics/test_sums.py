@@ -226,6 +226,15 @@ def test_without_prompt_ids_blocks_of_rounds_stand_in_and_say_so() -> None:
     assert any("not on prompts" in said for said in found.warnings)
 
 
+def test_prompts_that_were_hashed_are_said() -> None:
+    """A trace of more than 50,000 prompts: the evaluation names what its intervals rest on."""
+    rounds = synthetic_rounds(np.random.default_rng(7), prompts=40, rounds_per_prompt=5, temperatures=[1.0] * 2)
+    provenance = synthetic_provenance(2).with_counts(200, 60_000)
+    found = evaluate(Trace(provenance=provenance, sources=(rounds,)), draws=50)
+    assert found.clusters == "prompts hashed to 50,000 clusters"
+    assert "intervals rest on prompts hashed to 50,000 clusters, not on prompts" in found.warnings
+
+
 def test_one_prompt_has_values_and_no_intervals() -> None:
     """A single prompt gives point values, no interval, and says why."""
     rounds = synthetic_rounds(np.random.default_rng(7), prompts=1, rounds_per_prompt=200, temperatures=[1.5] * 2)

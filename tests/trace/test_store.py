@@ -187,6 +187,7 @@ def test_damage_is_named(tmp_path: Path, what: str, says: str) -> None:
     [
         ("observed", 4, r"must lie in 0\.\.3"),
         ("accepted", -1, r"must lie in 0\.\.observed"),
+        ("accepted", 4, r"must lie in 0\.\.observed"),
         ("verified", 9, r"must lie in 0\.\.3"),
     ],
 )
