@@ -19,7 +19,7 @@ _HOW = {"out_of_fold": "held out by prompt", "in_sample": "in-sample", "independ
 def print_calibration(calibration: "Calibration") -> None:
     """Print the temperatures with their measures before and after, what else would reach, and the decision."""
     if calibration.fit is not None and calibration.held_out is not None:
-        print_table(_positions(calibration.fit.positions, calibration.held_out))
+        print_table(_positions(calibration.fit.positions, calibration.held_out, _cross_fits(calibration)))
         for remark in _remarks(calibration.fit.positions):
             RESULTS.print(remark, markup=False)
     if calibration.baselines:
@@ -32,9 +32,18 @@ def print_calibration(calibration: "Calibration") -> None:
         RESULTS.print(calibration.reason, markup=False)
 
 
-def _positions(fits: "tuple[PositionFit, ...]", held_out: "HeldOut") -> Table:
+def _cross_fits(calibration: "Calibration") -> tuple[str, ...]:
+    """Return the smallest and largest T of each position without a fold; empty where every fit found the same."""
+    if calibration.cross_fit is None:
+        return ()
+    spread = [calibration.cross_fit.spread(k + 1) for k in range(calibration.gamma)]
+    return tuple(f"{low:.2f}-{high:.2f}" for low, high in spread) if any(a != b for a, b in spread) else ()
+
+
+def _positions(fits: "tuple[PositionFit, ...]", held_out: "HeldOut", cross_fits: tuple[str, ...]) -> Table:
     table = Table(title=f"ECE before and after, {_HOW[held_out.evaluation]}", box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("k", "rounds", "T", "95 % of T", "before", "after", "95 % of after", "floor"):
+    spread = ("cross-fits",) if cross_fits else ()
+    for name in ("k", "rounds", "T", "95 % of T", *spread, "before", "after", "95 % of after", "floor"):
         table.add_column(name, justify="right", no_wrap=True)
     for k, fit in enumerate(fits):
         table.add_row(
@@ -42,6 +51,7 @@ def _positions(fits: "tuple[PositionFit, ...]", held_out: "HeldOut") -> Table:
             str(fit.n),
             f"{fit.temperature:.3f}",
             "-" if fit.interval is None else f"{fit.interval[0]:.2f}-{fit.interval[1]:.2f}",
+            *cross_fits[k : k + 1],
             _number(held_out.ece_before[k].value),
             _number(held_out.ece_after[k].value) + ("*" if held_out.at_floor[k] else " "),
             _range(held_out.ece_after[k]),

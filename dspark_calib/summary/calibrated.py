@@ -30,11 +30,12 @@ def held_out_temperatures(calibration: Calibration, trace: Trace) -> Temperature
 
 
 def temperature_tuple(calibration: Calibration, file: str) -> TemperatureTuple:
-    """Return the shipped temperatures with their intervals and flags."""
-    fit, gamma = calibration.fit, len(calibration.temperatures)
+    """Return the shipped temperatures with their intervals, their spread over cross-fits and their flags."""
+    fit, gamma, crossed = calibration.fit, len(calibration.temperatures), calibration.cross_fit
     return TemperatureTuple(
         values=calibration.temperatures,
         intervals=tuple(p.interval for p in fit.positions) if fit else (None,) * gamma,
+        cross_fits=tuple(crossed.spread(k + 1) if crossed else None for k in range(gamma)),
         flags=tuple(p.flags for p in fit.positions) if fit else ((),) * gamma,
         file=file,
         content_hash=calibration.trace_hash,

@@ -38,6 +38,7 @@ class TemperatureTuple:
     Attributes:
         values: γ temperatures.
         intervals: 95 % interval of each, or None.
+        cross_fits: Smallest and largest T of each over the fits without a fold of prompts, or None.
         flags: Names of flags per position.
         file: Name of the calibration file, without its folder.
         content_hash: Of the trace it was fitted on.
@@ -50,6 +51,7 @@ class TemperatureTuple:
 
     values: tuple[float, ...]
     intervals: tuple[tuple[float, float] | None, ...]
+    cross_fits: tuple[tuple[float, float] | None, ...]
     flags: tuple[tuple[str, ...], ...]
     file: str
     content_hash: str | None

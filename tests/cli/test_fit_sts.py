@@ -96,6 +96,11 @@ def test_the_defaults_write_a_calibration_and_say_how_it_was_judged(
     for way in ("identity", "sts", "global", "independent", "platt", "isotonic", "constant"):
         assert way in printed
     calibration = read_calibration(out)
+    assert calibration.cross_fit is not None
+    assert "cross-fits" in printed
+    for k in range(GAMMA):
+        low, high = calibration.cross_fit.spread(k + 1)
+        assert f"{low:.2f}-{high:.2f}" in printed
     assert calibration.temperatures == pytest.approx((1.8, 1.8), abs=0.4)
     assert calibration.held_out is not None
     assert calibration.held_out.evaluation == "out_of_fold"

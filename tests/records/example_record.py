@@ -202,6 +202,7 @@ def temperatures(gamma: int) -> TemperatureTuple:
     return TemperatureTuple(
         values=values,
         intervals=tuple((t - 0.1, t + 0.12) for t in values),
+        cross_fits=tuple((t - 0.2, t + 0.2) for t in values),
         flags=tuple(() if k < gamma - 1 else ("few_positives",) for k in range(gamma)),
         file="calibration.json",
         content_hash="sha256:" + "c3" * 32,

@@ -76,7 +76,8 @@ def _temperatures(report: Report) -> tuple[Section, ...]:
             ),
             tables=(temperature.tabulate_temperatures(report.temperatures), *curves),
             note="One position at a time, the earlier temperatures fixed; these curves are in-sample. "
-            "Solid line: chosen T; strip: its 95 % interval; dotted line: T = 1.",
+            "Solid line: chosen T; strip: its 95 % interval; dotted line: T = 1. "
+            "Cross-fits: smallest and largest T fitted without a fold of prompts.",
         ),
     )
 

@@ -12,7 +12,7 @@ from dspark_calib_reports.section import Table
 
 def draw_reliability(raw: PositionMeasures, calibrated: PositionMeasures | None) -> go.Figure:
     """Draw both curves with clustered bands over the histogram of the raw predictions."""
-    figure = blank_figure(x="predicted survival", y="observed acceptance", height=300)
+    figure = blank_figure(x="predicted survival", y="observed prefix acceptance", height=300)
     _add_histogram(figure, raw.bins)
     add_level(figure, [0, 1], [0, 1], "perfect")
     for method, measures in ((RAW, raw), (CALIBRATED, calibrated)):

@@ -41,12 +41,18 @@ def draw_temperature_curve(curve: TemperatureCurve, objective: str) -> go.Figure
 
 
 def tabulate_temperatures(temperatures: TemperatureTuple) -> Table:
-    """List each temperature with its interval and what the fit said about it."""
+    """List each temperature with its interval, its spread over cross-fits and what the fit said about it."""
     rows = tuple(
-        (str(k + 1), decimal(t, 3), _interval(temperatures.intervals[k]), ", ".join(temperatures.flags[k]) or "–")
+        (
+            str(k + 1),
+            decimal(t, 3),
+            _interval(temperatures.intervals[k]),
+            _interval(temperatures.cross_fits[k]),
+            ", ".join(temperatures.flags[k]) or "–",
+        )
         for k, t in enumerate(temperatures.values)
     )
-    return Table(header=("position", "T", "95 % interval", "flags"), rows=rows, title="Temperatures")
+    return Table(header=("position", "T", "95 % interval", "cross-fits", "flags"), rows=rows, title="Temperatures")
 
 
 def tabulate_curves(curves: tuple[TemperatureCurve, ...]) -> Table:
