@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dspark_calib.calibration import read_calibration
+from dspark_calib.calibration import Calibration, read_calibration
+from dspark_calib.calibration.decision import KEEP_IDENTITY
 from dspark_calib.engines.calibrated import table_of
 from dspark_calib.engines.export import check_checkpoint, check_setting, find_engine, render_export
 from dspark_calib.errors import ConfigError, ExportError, OutputExists
@@ -75,7 +76,7 @@ def export_calibration(
     find_engine(engine)  # an engine that reads nothing is said before anything else is
     fitted = read_calibration(calibration)
     table = table_of(fitted)
-    warning = check_checkpoint(fitted.drafter.content_hash, drafter_hash, allow_other=allow_other_checkpoint)
+    other = check_checkpoint(fitted.drafter.content_hash, drafter_hash, allow_other=allow_other_checkpoint)
     export = render_export(table, engine)
     if check and out is None:
         raise ConfigError("--check reads a file back; give it with --out")
@@ -91,8 +92,15 @@ def export_calibration(
         usage=export.usage.replace("{file}", str(out) if out is not None else find_engine(engine).file_name),
         path=out,
         written=written,
-        warnings=export.warnings if warning is None else (*export.warnings, warning),
+        warnings=tuple(said for said in (*export.warnings, other, _advice(fitted)) if said is not None),
     )
+
+
+def _advice(fitted: Calibration) -> str | None:
+    """Return what speaks against serving with temperatures that the fit itself advises not to use."""
+    if fitted.decision != KEEP_IDENTITY or fitted.is_identity:
+        return None
+    return f"the fit advises to keep T = 1 ({fitted.reason}); these temperatures are exported all the same"
 
 
 def _write(path: Path, text: str, *, overwrite: bool) -> None:

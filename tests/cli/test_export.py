@@ -80,6 +80,20 @@ def test_an_identity_table_is_written_with_a_warning(inside: Path, capsys: pytes
     assert "raw confidences" in captured.err
 
 
+@pytest.mark.parametrize(("decision", "warned"), [("keep_identity", True), ("adopt", False)])
+def test_temperatures_that_the_fit_advises_against_are_exported_with_a_warning(
+    decision: str, warned: bool, inside: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What did not help on held-out prompts is not put into service silently."""
+    from dspark_calib.calibration import Calibration, write_calibration
+
+    fitted = Calibration(temperatures=(1.25, 0.5), decision=decision, reason="no gain on held-out prompts")
+    write_calibration(inside / "calibration.json", fitted, overwrite=True)
+    assert cli.run(["export", "--engine", "env"]) == 0
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert ("advises to keep T = 1 (no gain on held-out prompts)" in said) == warned
+
+
 def test_a_foreign_drafter_is_refused_unless_allowed(
     inside: Path, demo_drafter: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
