@@ -199,6 +199,45 @@ def test_joint_refinement_never_raises_the_fitted_mean_ece() -> None:
     assert means[1] <= means[0] + 1e-12
 
 
+def test_joint_refinement_leaves_a_bad_start_and_keeps_what_may_not_move() -> None:
+    """From T = 1 with true 1.8 and 1.5 the first position moves towards the truth; the second, held back, does not."""
+    from dspark_calib.calibration import FitRows
+    from dspark_calib.calibration.joint import refine_jointly
+    from dspark_calib.metrics.judged import JudgedTrace
+
+    rows = FitRows(JudgedTrace(small_trace(3)), "cumulative")
+    sample, start = rows.sample(), (1.0, 1.0)
+    found = refine_jointly(sample, rows.hashes, start, bins=20, seed=0, movable=(True, False))
+    assert 1.2 < found[0] < 3.0
+    assert found[1] == 1.0
+    means = [np.mean(sample.ece(sample.predictions_at(t), 20)) for t in (start, found)]
+    assert means[1] < means[0]
+
+
+def test_record_of_a_joint_fit_is_that_of_its_temperatures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the refinement moved, objectives are those at the new temperatures and intervals hold them."""
+    from dspark_calib.calibration import FitRows
+    from dspark_calib.calibration.procedure import Procedure
+    from dspark_calib.metrics import compute_ece
+    from dspark_calib.metrics.judged import JudgedTrace
+    from dspark_calib.survival import prefix_survival
+
+    moved = (2.5, 0.9)
+    monkeypatch.setattr("dspark_calib.calibration.procedure.refine_jointly", lambda *_, **__: moved)
+    trace = small_trace(3)
+    rounds = trace.read()
+    fit = Procedure(select="paper", joint=True)(FitRows(JudgedTrace(trace), "cumulative"))
+    assert fit.temperatures == moved
+    for k, position in enumerate(fit.positions):
+        y = rounds.accepted > k
+        earlier = list(moved[:k])
+        for t, value in ((1.0, position.objective_before), (moved[k], position.objective_after)):
+            a = prefix_survival(rounds.confidence_logits[:, : k + 1], [*earlier, t])[:, k]
+            assert value == pytest.approx(compute_ece(a, y), abs=1e-12)
+        assert position.interval is not None
+        assert position.interval[0] <= moved[k] <= position.interval[1]
+
+
 def test_cross_fits_repeat_with_other_folds(fitted: Calibration) -> None:
     """Five assignments of prompts to folds, each with its own temperatures and held-out ECE."""
     cross = fitted.cross_fit

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.fitting.fit_record import Grid, Objective, Selection, TemperatureFit
-from dspark_calib.calibration.fitting.joint import refine_jointly
-from dspark_calib.calibration.fitting.reference_fitters import fit_reference, reference_rule
-from dspark_calib.calibration.fitting.sts import fit_sts
-from dspark_calib.calibration.rows.fit_rows import FitRows
+from dspark_calib.calibration.fit_record import Grid, Objective, PositionFit, Selection, TemperatureFit
+from dspark_calib.calibration.joint import refine_jointly
+from dspark_calib.calibration.objective import evaluate_totals
+from dspark_calib.calibration.reference_fitters import fit_reference, reference_rule
+from dspark_calib.calibration.rows import FitRows
+from dspark_calib.calibration.sts import fit_sts
 from dspark_calib.metrics.bins import DEFAULT_BINS
 from dspark_calib.metrics.rows.judged import JudgedTrace
 from dspark_calib.metrics.rows.scored_rows import View
@@ -85,5 +86,23 @@ class Procedure:
         refined = refine_jointly(
             rows.sample(), rows.hashes, fit.temperatures, bins=self.bins, seed=self.seed, movable=movable
         )
-        positions = tuple(replace(p, temperature=t) for p, t in zip(fit.positions, refined, strict=True))
-        return replace(fit, positions=positions, joint=True)
+        if refined == fit.temperatures:
+            return replace(fit, joint=True)
+        rows.restart()
+        positions = []
+        for position, temperature in zip(fit.positions, refined, strict=True):
+            positions.append(self._moved(rows, position, temperature))
+            rows.fix(temperature)
+        return replace(fit, positions=tuple(positions), joint=True)
+
+    def _moved(self, rows: FitRows, position: PositionFit, temperature: float) -> PositionFit:
+        """Return the fit of the position at hand with another temperature, and earlier ones as they are now."""
+        if not position.n:
+            return position
+        before, after = evaluate_totals(rows, self.objective, np.array([1.0, temperature]), self.bins).tolist()
+        interval = position.interval
+        if interval is not None:  # that of the sequential pass, widened to hold what is taken
+            interval = min(interval[0], temperature), max(interval[1], temperature)
+        return replace(
+            position, temperature=temperature, interval=interval, objective_before=before, objective_after=after
+        )
