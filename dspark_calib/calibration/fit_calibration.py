@@ -18,6 +18,7 @@ from dspark_calib.calibration.tables import HeldOut
 from dspark_calib.calibration.transfer import compute_transfer, fit_groups
 from dspark_calib.diagnostics.checks import check_trace
 from dspark_calib.diagnostics.finding import require_accepted
+from dspark_calib.errors import ConfigError
 from dspark_calib.metrics.bins import DEFAULT_BINS
 from dspark_calib.metrics.rows.judged import JudgedTrace
 from dspark_calib.metrics.rows.numbering import Grouping
@@ -63,7 +64,13 @@ def fit_calibration(
     Raises:
         FindingsNotAccepted: If a check on the trace found something that stops a fit.
         InsufficientData: If the trace holds no rounds.
+        ConfigError: If another fitter is to be reproduced with what it does not do.
     """
+    if grid != "default" and (objective != "ece" or joint):
+        raise ConfigError(
+            f"--grid {grid} reproduces a fitter that minimises the ECE of one position after the other; "
+            "leave out --objective and --joint"
+        )
     procedure = Procedure(objective=objective, grid=grid, select=select, joint=joint, bins=bins, seed=seed)
     steps = Steps(trace.num_rounds, progress)
     with _judged(trace, by, workers) as judged:

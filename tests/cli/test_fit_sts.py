@@ -159,6 +159,15 @@ def test_what_was_asked_for_is_done_and_recorded(options: list[str], field: str,
     assert calibration.temperatures == pytest.approx((1.8, 1.8), abs=0.6)
 
 
+@pytest.mark.parametrize("options", [["--objective", "brier"], ["--objective", "nll"], ["--joint"]])
+def test_another_fitter_is_not_reproduced_with_what_it_does_not_do(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--grid sglang with another objective would be neither; nothing is ignored silently."""
+    assert cli.run(["fit-sts", "--grid", "sglang", *options, "--out", str(tmp_path / "c.json")]) == 2
+    assert "leave out --objective and --joint" in capsys.readouterr().err.replace("\n", " ")
+
+
 def test_domains_get_fits_of_their_own_and_a_transfer_matrix(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

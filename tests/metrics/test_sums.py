@@ -10,16 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from dspark_calib.calibration import evaluate
-from dspark_calib.metrics import compute_brier, compute_ece, compute_smooth_ece
+from dspark_calib.calibration import Calibration, evaluate
+from dspark_calib.metrics import (
+    compute_brier,
+    compute_corp,
+    compute_ece,
+    compute_log_loss,
+    compute_noise_floor,
+    compute_reliability,
+    compute_smooth_ece,
+)
 from dspark_calib.metrics.acceptance import AcceptanceSums, round_facts
 from dspark_calib.metrics.bootstrap import bootstrap_weights, cluster_hashes
-from dspark_calib.metrics.rows.judged_rows import JudgedBatch
-from dspark_calib.metrics.rows.passes import run_pass
-from dspark_calib.metrics.sums.placements import PlacementTables
-from dspark_calib.metrics.sums.view_passes import RankPass, ViewPass
-from dspark_calib.metrics.sums.view_sums import ViewSums
-from dspark_calib.survival import log_survival, prefix_survival
+from dspark_calib.metrics.ece import compute_squared_error_debiased
+from dspark_calib.metrics.judged_rows import JudgedBatch
+from dspark_calib.metrics.passes import run_pass
+from dspark_calib.metrics.placements import PlacementTables
+from dspark_calib.metrics.view_passes import RankPass, ViewPass
+from dspark_calib.metrics.view_sums import ViewSums
+from dspark_calib.survival import confidence, log_survival, prefix_survival
 from dspark_calib.trace import Labels, Trace, concat_rounds
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds
 
@@ -143,9 +152,55 @@ def test_measures_of_a_trace_equal_those_of_its_arrays() -> None:
         assert found.smooth_ece == pytest.approx(compute_smooth_ece(a[:, k], y), abs=1e-9)
         assert found.auroc.value == pytest.approx(roc_auc_score(y, s[:, k]), abs=2e-5)
         assert found.n == 3000
+        assert found.log_loss.value == pytest.approx(compute_log_loss(s[:, k], y), abs=1e-12)
+        assert found.bias.value == pytest.approx((a[:, k] - y).mean(), abs=1e-12)
+        debiased = compute_squared_error_debiased(compute_reliability(a[:, k], y))
+        assert found.ece_squared_debiased == pytest.approx(debiased, abs=1e-12)
+        corp = compute_corp(a[:, k], y)  # of distinct values; the trace's cells are .2 % of odds wide
+        for part in ("miscalibration", "discrimination", "uncertainty"):
+            assert getattr(found.corp, part) == pytest.approx(getattr(corp, part), abs=5e-4)
         judged = rounds.accepted >= k
+        c, label = confidence(rounds.confidence_logits)[judged, k], y[judged]
+        assert scores.conditional[k].ece.value == pytest.approx(compute_ece(c, label), abs=1e-12)
+        assert scores.conditional[k].brier.value == pytest.approx(compute_brier(c, label), abs=1e-12)
         oracle = roc_auc_score(y[judged], rounds.confidence_logits[judged, k])
         assert scores.conditional[k].auroc.value == pytest.approx(oracle, abs=2e-5)
+
+
+def test_intervals_of_ece_are_basic_and_those_of_bias_percentile() -> None:
+    """From the same draws: 2v - q for ECE, q for bias; the ECE of T = 1.5 is far above its floor."""
+    rounds = synthetic_rounds(np.random.default_rng(4), prompts=80, rounds_per_prompt=40, temperatures=[1.8])
+    scores = evaluate(Trace.of(rounds, synthetic_provenance(1)), draws=200).groups[0].raw
+    first = scores.cumulative[0]
+    assert first.ece_at_floor is False
+    low, high = np.quantile(scores.draws.ece[:, 0], [0.025, 0.975])
+    value = first.ece.value or 0
+    assert (first.ece.low, first.ece.high) == pytest.approx((2 * value - high, 2 * value - low))
+    assert (first.bias.low, first.bias.high) == pytest.approx(np.quantile(scores.draws.bias[:, 0], [0.025, 0.975]))
+
+
+def test_the_noise_floor_knows_that_rounds_of_a_prompt_are_alike() -> None:
+    """Each prompt one round four times: the floor is that of independent rounds times √4."""
+    once = synthetic_rounds(np.random.default_rng(5), prompts=3000, rounds_per_prompt=1, temperatures=[1.0])
+    found = evaluate(Trace.of(once.take(np.repeat(np.arange(3000), 4)), synthetic_provenance(1)), draws=50)
+    p = confidence(once.confidence_logits)[:, 0]
+    independent = compute_noise_floor(compute_reliability(np.repeat(p, 4), np.repeat(once.accepted, 4)))
+    assert found.groups[0].raw.cumulative[0].ece_floor == pytest.approx(2 * (independent or 0), rel=0.05)
+
+
+def test_before_and_after_are_paired_on_the_same_draws() -> None:
+    """The identity changes nothing in any draw; T near 1 little, with a far smaller error than either side's."""
+    rounds = synthetic_rounds(
+        np.random.default_rng(6), prompts=60, rounds_per_prompt=40, temperatures=[1.5] * 2, prompt_effect_sd=0.5
+    )
+    trace = Trace.of(rounds, synthetic_provenance(2))
+    same = evaluate(trace, Calibration(temperatures=(1.0, 1.0)), draws=100).groups[0].change
+    near = evaluate(trace, Calibration(temperatures=(1.02, 1.0)), draws=100).groups[0]
+    assert same is not None
+    assert near.change is not None
+    for measure in (*same.ece, *same.brier, *same.bias, same.mean_ece):
+        assert (measure.value, measure.se, measure.low, measure.high) == (0, 0, 0, 0)
+    assert 0 < (near.change.ece[0].se or 0) < 0.2 * (near.raw.cumulative[0].ece.se or 0)
 
 
 def test_measures_equal_deepspecs_float32_sigmoid() -> None:

@@ -11,6 +11,7 @@ from dspark_calib.metrics.estimate import UNDEFINED, Estimate
 from dspark_calib.summary.measures import Group, Measures
 from dspark_calib.summary.record import Report, Verdict
 from dspark_calib_reports.chapters import report_sections
+from dspark_calib_reports.figures.reliability import draw_reliability
 from dspark_calib_reports.page.render import figure_json, render_figures, render_page
 
 MEGABYTE = 1_000_000
@@ -116,6 +117,19 @@ def test_figures_hold_aggregates_only() -> None:
         for panel in section.panels:
             for trace in figure_json(panel.figure)["data"]:
                 assert all(len(value) <= 256 for value in trace.values() if isinstance(value, list))
+
+
+def test_empty_bins_have_no_point_in_the_reliability_diagram() -> None:
+    """A bin without rounds is no point on the diagonal (calibration-framework 52); the axis says prefix acceptance."""
+    first = example_report().groups[0].raw.positions[0]
+    ends = tuple(
+        b if i in (0, len(first.bins) - 1) else replace(b, n=0, predicted=None, observed=UNDEFINED)
+        for i, b in enumerate(first.bins)
+    )
+    drawn = figure_json(draw_reliability(replace(first, bins=ends), None))
+    curve = next(trace for trace in drawn["data"] if trace.get("customdata"))
+    assert curve["x"] == [ends[0].predicted, ends[-1].predicted]
+    assert drawn["layout"]["yaxis"]["title"]["text"] == "observed prefix acceptance"
 
 
 def test_figures_are_strict_json() -> None:
