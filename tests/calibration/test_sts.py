@@ -67,10 +67,12 @@ def slow_ece(probabilities: Any, labels: Any, bins: int) -> Any:
 def slow_greedy(rounds: Any, grid: Any, bins: int, all_rows: Any) -> Any:
     """Left to right, first strict minimum of the ECE of the cumulative product, in plain loops over the grid."""
     z = rounds.confidence_logits.astype(np.float64)
-    prior, temperatures, eces = np.ones(len(z)), [], []
+    prior, raw, temperatures, eces, before = np.ones(len(z)), np.ones(len(z)), [], [], []
     for k in range(rounds.gamma):
         rows = np.ones(len(z), bool) if all_rows else rounds.observed > k
         y = (rounds.accepted > k).astype(float)
+        raw = raw / (1 + np.exp(-z[:, k]))
+        before.append(slow_ece(raw[rows].tolist(), y[rows].tolist(), bins))
         best, found = math.inf, 1.0
         for t in grid:
             ece = slow_ece((prior / (1 + np.exp(-z[:, k] / t)))[rows].tolist(), y[rows].tolist(), bins)
@@ -79,7 +81,7 @@ def slow_greedy(rounds: Any, grid: Any, bins: int, all_rows: Any) -> Any:
         temperatures.append(found)
         eces.append(best)
         prior = prior / (1 + np.exp(-z[:, k] / found))
-    return temperatures, eces
+    return temperatures, eces, before
 
 
 def with_ends(rounds: Any) -> Any:
@@ -153,9 +155,32 @@ def test_grids_of_other_fitters_reproduce_their_numbers(name: str) -> None:
         grid, bins = np.unique(np.append(np.logspace(math.log10(0.05), math.log10(20), 256), 1.0)), 20
     procedure = Procedure(grid=name)
     fit = procedure(rows_of(rounds, all_rows=procedure.all_rows))
-    temperatures, eces = slow_greedy(rounds, grid.tolist(), bins, name == "sglang")
+    temperatures, eces, before = slow_greedy(rounds, grid.tolist(), bins, name == "sglang")
     assert list(fit.temperatures) == pytest.approx(temperatures, abs=1e-12)
     assert [p.objective_after for p in fit.positions] == pytest.approx(eces, abs=1e-12)
+    assert [p.objective_before for p in fit.positions] == pytest.approx(before, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "first"),
+    [
+        pytest.param({"accepted": 3}, 0.1, id="all accepted"),
+        pytest.param({"accepted": 0}, 10.0, id="none accepted"),
+        pytest.param({"logits": 0.0}, 0.1, id="all-zero logits, the first of equals"),
+    ],
+)
+def test_what_sglang_makes_of_degenerate_input_is_reproduced_and_flagged(change: Any, first: float) -> None:
+    """T runs to an end of the grid, as there; here the position says so."""
+    rounds = synthetic(prompts=12, each=20)
+    if "logits" in change:
+        rounds = replace(rounds, confidence_logits=np.zeros_like(rounds.confidence_logits))
+    else:
+        rounds = replace(rounds, accepted=np.full(len(rounds), change["accepted"], np.int16))
+    fit = Procedure(grid="sglang")(rows_of(rounds, all_rows=True))
+    grid = np.logspace(-1, 1, 41).astype(np.float32).astype(float).tolist()
+    assert list(fit.temperatures) == pytest.approx(slow_greedy(rounds, grid, 15, all_rows=True)[0], abs=1e-12)
+    assert fit.temperatures[0] == pytest.approx(first)
+    assert "at_grid_edge" in fit.positions[0].flags
 
 
 def test_sglangs_grid_is_torchs() -> None:

@@ -21,7 +21,8 @@ class PositionFit:
         temperature: T_k shipped.
         best_temperature: The bare minimum of the objective; equal to `temperature` under `paper`.
         interval: 95 % interval of T_k given the fitted T_<k, clustered; None where nothing was fitted.
-        objective_before: Objective at T_k = 1 (earlier positions as fitted); None without rounds.
+        objective_before: Objective at T_k = 1, earlier positions as fitted (with the grid of another fitter: at 1 too,
+            as that fitter reports it); None without rounds.
         objective_after: Objective at T_k; in sample.
         flags: What a reader should know (DESIGN.md, "The calibration file").
         n: Rounds with a label.

@@ -58,16 +58,27 @@ def fit_reference(rows: FitRows, grid: Grid) -> TemperatureFit:
         grid: `sglang` or `deepspec`.
     """
     rule = reference_rule(grid)
+    before = _raw_errors(rows, rule)
     rows.restart()
     positions = []
-    for _ in range(rows.gamma):
-        fit = _first_minimum(rows, rule)
+    for k in range(rows.gamma):
+        fit = _first_minimum(rows, rule, before[k])
         rows.fix(fit.temperature)
         positions.append(fit)
     return TemperatureFit(positions=tuple(positions), objective="ece", grid=grid, select="paper", view=rows.view)
 
 
-def _first_minimum(rows: FitRows, rule: ReferenceRule) -> PositionFit:
+def _raw_errors(rows: FitRows, rule: ReferenceRule) -> list[float | None]:
+    """Return the ECE of each position with every temperature at 1, as those fitters report it; None without rows."""
+    rows.restart()
+    errors = []
+    for _ in range(rows.gamma):
+        errors.append(float(evaluate_totals(rows, "ece", np.ones(1), rule.bins)[0]) if rows.count else None)
+        rows.fix(1.0)
+    return errors
+
+
+def _first_minimum(rows: FitRows, rule: ReferenceRule, before: float | None) -> PositionFit:
     position, n = rows.position + 1, rows.count
     if n == 0:
         return _unfitted(position)
@@ -80,7 +91,7 @@ def _first_minimum(rows: FitRows, rule: ReferenceRule) -> PositionFit:
         temperature=temperature,
         best_temperature=temperature,
         interval=None,
-        objective_before=float(evaluate_totals(rows, "ece", np.ones(1), rule.bins)[0]),
+        objective_before=before,
         objective_after=float(values[best]),
         flags=("at_grid_edge",) if edge else (),
         n=n,
