@@ -14,11 +14,11 @@ from dspark_calib.calibration import FitRows, evaluate, fit_calibration, fit_sts
 from dspark_calib.calibration.baselines import _fit_isotonic, _fit_platt
 from dspark_calib.calibration.decision import decide
 from dspark_calib.calibration.file import Calibration
-from dspark_calib.calibration.identifiability import survey_positions
-from dspark_calib.calibration.objective import evaluate_totals
-from dspark_calib.calibration.sample import Sample
+from dspark_calib.calibration.fitting.identifiability import survey_positions
+from dspark_calib.calibration.fitting.objective import evaluate_totals
+from dspark_calib.calibration.rows.sample import Sample
 from dspark_calib.metrics import Estimate
-from dspark_calib.metrics.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged import JudgedTrace
 from dspark_calib.trace import Labels, Rounds, Trace
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds
 

@@ -202,8 +202,8 @@ def test_joint_refinement_never_raises_the_fitted_mean_ece() -> None:
 def test_joint_refinement_leaves_a_bad_start_and_keeps_what_may_not_move() -> None:
     """From T = 1 with true 1.8 and 1.5 the first position moves towards the truth; the second, held back, does not."""
     from dspark_calib.calibration import FitRows
-    from dspark_calib.calibration.joint import refine_jointly
-    from dspark_calib.metrics.judged import JudgedTrace
+    from dspark_calib.calibration.fitting.joint import refine_jointly
+    from dspark_calib.metrics.rows.judged import JudgedTrace
 
     rows = FitRows(JudgedTrace(small_trace(3)), "cumulative")
     sample, start = rows.sample(), (1.0, 1.0)
@@ -217,13 +217,13 @@ def test_joint_refinement_leaves_a_bad_start_and_keeps_what_may_not_move() -> No
 def test_record_of_a_joint_fit_is_that_of_its_temperatures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the refinement moved, objectives are those at the new temperatures and intervals hold them."""
     from dspark_calib.calibration import FitRows
-    from dspark_calib.calibration.procedure import Procedure
+    from dspark_calib.calibration.fitting.procedure import Procedure
     from dspark_calib.metrics import compute_ece
-    from dspark_calib.metrics.judged import JudgedTrace
+    from dspark_calib.metrics.rows.judged import JudgedTrace
     from dspark_calib.survival import prefix_survival
 
     moved = (2.5, 0.9)
-    monkeypatch.setattr("dspark_calib.calibration.procedure.refine_jointly", lambda *_, **__: moved)
+    monkeypatch.setattr("dspark_calib.calibration.fitting.procedure.refine_jointly", lambda *_, **__: moved)
     trace = small_trace(3)
     rounds = trace.read()
     fit = Procedure(select="paper", joint=True)(FitRows(JudgedTrace(trace), "cumulative"))

@@ -17,20 +17,20 @@ from hypothesis import strategies as st
 
 import dspark_calib.calibration
 import dspark_calib.metrics
-from dspark_calib.calibration.identifiability import SurveyPass
-from dspark_calib.calibration.objective import ClusterPass, TotalPass
-from dspark_calib.calibration.row_blocks import PositionBlock, RowBlock, RowChoice
-from dspark_calib.calibration.rows import CountPass, GatherPass
-from dspark_calib.calibration.sketch import SketchPass
-from dspark_calib.calibration.zoom import NearPass
+from dspark_calib.calibration.fitting.identifiability import SurveyPass
+from dspark_calib.calibration.fitting.objective import ClusterPass, TotalPass
+from dspark_calib.calibration.fitting.sketch import SketchPass
+from dspark_calib.calibration.fitting.zoom import NearPass
+from dspark_calib.calibration.rows.fit_rows import CountPass, GatherPass
+from dspark_calib.calibration.rows.row_blocks import PositionBlock, RowBlock, RowChoice
 from dspark_calib.metrics.acceptance import AcceptanceSums, RoundFacts
-from dspark_calib.metrics.composed import ComposedRankPass, ComposePass
-from dspark_calib.metrics.composed_rows import RateSets
-from dspark_calib.metrics.composed_sums import ComposedRanks, ComposedShape
-from dspark_calib.metrics.judged_rows import JudgedBatch, compact
-from dspark_calib.metrics.passes import run_pass
-from dspark_calib.metrics.placements import PlacementTables
-from dspark_calib.metrics.view_passes import RankPass, ViewPass
+from dspark_calib.metrics.rows.judged_rows import JudgedBatch, compact
+from dspark_calib.metrics.rows.passes import run_pass
+from dspark_calib.metrics.sums.composed import ComposedRankPass, ComposePass
+from dspark_calib.metrics.sums.composed_rows import RateSets
+from dspark_calib.metrics.sums.composed_sums import ComposedRanks, ComposedShape
+from dspark_calib.metrics.sums.placements import PlacementTables
+from dspark_calib.metrics.sums.view_passes import RankPass, ViewPass
 from dspark_calib.survival import sigmoid
 
 GAMMA, CLUSTERS, BINS = 3, 4, 5

@@ -26,9 +26,9 @@ from dspark_calib.metrics import (
 )
 from dspark_calib.metrics.bootstrap import bootstrap_weights, cluster_hashes, weighted_sums
 from dspark_calib.metrics.estimate import basic_estimate, percentile_estimate
-from dspark_calib.metrics.judged import JudgedTrace
-from dspark_calib.metrics.view_passes import sum_view
-from dspark_calib.metrics.view_sums import ViewSums
+from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.sums.view_passes import sum_view
+from dspark_calib.metrics.sums.view_sums import ViewSums
 from dspark_calib.summary.scores import measures_of
 from dspark_calib.survival import confidence, log_survival, prefix_survival
 from dspark_calib.trace import Rounds, Trace

@@ -23,11 +23,11 @@ from dspark_calib.metrics import (
 from dspark_calib.metrics.acceptance import AcceptanceSums, round_facts
 from dspark_calib.metrics.bootstrap import bootstrap_weights, cluster_hashes
 from dspark_calib.metrics.ece import compute_squared_error_debiased
-from dspark_calib.metrics.judged_rows import JudgedBatch
-from dspark_calib.metrics.passes import run_pass
-from dspark_calib.metrics.placements import PlacementTables
-from dspark_calib.metrics.view_passes import RankPass, ViewPass
-from dspark_calib.metrics.view_sums import ViewSums
+from dspark_calib.metrics.rows.judged_rows import JudgedBatch
+from dspark_calib.metrics.rows.passes import run_pass
+from dspark_calib.metrics.sums.placements import PlacementTables
+from dspark_calib.metrics.sums.view_passes import RankPass, ViewPass
+from dspark_calib.metrics.sums.view_sums import ViewSums
 from dspark_calib.survival import confidence, log_survival, prefix_survival
 from dspark_calib.trace import Labels, Trace, concat_rounds
 from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.fit_record import Grid, Objective, PositionFit, Selection, TemperatureFit
-from dspark_calib.calibration.joint import refine_jointly
-from dspark_calib.calibration.objective import evaluate_totals
-from dspark_calib.calibration.reference_fitters import fit_reference, reference_rule
-from dspark_calib.calibration.rows import FitRows
-from dspark_calib.calibration.sts import fit_sts
+from dspark_calib.calibration.fitting.fit_record import Grid, Objective, PositionFit, Selection, TemperatureFit
+from dspark_calib.calibration.fitting.joint import refine_jointly
+from dspark_calib.calibration.fitting.objective import evaluate_totals
+from dspark_calib.calibration.fitting.reference_fitters import fit_reference, reference_rule
+from dspark_calib.calibration.fitting.sts import fit_sts
+from dspark_calib.calibration.rows.fit_rows import FitRows
 from dspark_calib.metrics.bins import DEFAULT_BINS
 from dspark_calib.metrics.rows.judged import JudgedTrace
 from dspark_calib.metrics.rows.scored_rows import View
