@@ -20,7 +20,7 @@ import dspark_calib.metrics
 from dspark_calib.calibration.fitting.identifiability import SurveyPass
 from dspark_calib.calibration.fitting.objective import ClusterPass, TotalPass
 from dspark_calib.calibration.fitting.sketch import SketchPass
-from dspark_calib.calibration.fitting.zoom import NearPass
+from dspark_calib.calibration.fitting.zoom import NearPass, NearTotalPass
 from dspark_calib.calibration.rows.fit_rows import CountPass, GatherPass
 from dspark_calib.calibration.rows.row_blocks import PositionBlock, RowBlock, RowChoice
 from dspark_calib.metrics.acceptance import AcceptanceSums, RoundFacts
@@ -151,6 +151,12 @@ def _near_pass(_: JudgedBatch) -> Case:
     return Case(NearPass(cells), position_of)
 
 
+def _near_total_pass(batch: JudgedBatch) -> Case:
+    near = _near_pass(batch)
+    totals = TotalPass(objective="ece", temperatures=TEMPERATURES, bins=BINS)
+    return Case(NearTotalPass(near.pass_.cells, totals), position_of)
+
+
 CASES: dict[str, Callable[[JudgedBatch], Case]] = {
     "ViewPass cumulative": _view_pass("cumulative"),
     "ViewPass conditional": _view_pass("conditional"),
@@ -170,6 +176,7 @@ CASES: dict[str, Callable[[JudgedBatch], Case]] = {
     "SketchPass 16 by 8": lambda _: Case(SketchPass(columns=16, height=8), position_of),
     "SketchPass 16 by 1": lambda _: Case(SketchPass(columns=16, height=1), position_of),
     "NearPass": _near_pass,
+    "NearTotalPass": _near_total_pass,
 }
 
 
@@ -279,7 +286,7 @@ def test_every_pass_of_the_library_is_listed() -> None:
     """A class with zero, part, add and merge is a pass; each is among the cases."""
     found = set()
     for package in (dspark_calib.metrics, dspark_calib.calibration):
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             for _, one in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
                 if all(callable(getattr(one, method, None)) for method in ("zero", "part", "add", "merge")):
                     found.add(one.__name__)
