@@ -50,10 +50,10 @@ def placements(counts: npt.NDArray[np.generic]) -> Floats:
     return (np.cumsum(c) - c / 2) / total if total > 0 else np.full(len(c), np.nan)
 
 
-def clustered_se(
+def cluster_deviations(
     auroc: float, placement_positive: Floats, positives: Floats, placement_negative: Floats, negatives: Floats
-) -> float | None:
-    """Return the clustered DeLong standard error.
+) -> Floats | None:
+    """Return by how much each cluster moves the AUROC, shape [C]; see `clustered_se`.
 
     Args:
         auroc: The estimate.
@@ -70,7 +70,12 @@ def clustered_se(
         return None
     deviation = (placement_positive - auroc * positives) / positives.sum()
     deviation = deviation + (placement_negative - auroc * negatives) / negatives.sum()
-    return float(np.sqrt((deviation**2).sum() * clusters / (clusters - 1)))
+    return np.asarray(deviation * np.sqrt(clusters / (clusters - 1)))
+
+
+def clustered_se(deviations: Floats | None) -> float | None:
+    """Return the clustered DeLong standard error of an AUROC, or of a difference from the difference of deviations."""
+    return None if deviations is None else float(np.sqrt((deviations**2).sum()))
 
 
 def compute_auroc(scores: npt.ArrayLike, labels: npt.ArrayLike, clusters: npt.ArrayLike | None = None) -> Estimate:
@@ -102,11 +107,11 @@ def compute_auroc(scores: npt.ArrayLike, labels: npt.ArrayLike, clusters: npt.Ar
     c = np.unique(np.asarray(clusters), return_inverse=True)[1]
     size = int(c.max()) + 1
     positive_place, negative_place = placements(neg)[index], 1 - placements(pos)[index]
-    se = clustered_se(
+    deviations = cluster_deviations(
         auroc,
         weighted_counts(c[y], positive_place[y], size),
         np.bincount(c[y], minlength=size).astype(np.float64),
         weighted_counts(c[~y], negative_place[~y], size),
         np.bincount(c[~y], minlength=size).astype(np.float64),
     )
-    return normal_estimate(auroc, se, lowest=0.0, highest=1.0)
+    return normal_estimate(auroc, clustered_se(deviations), lowest=0.0, highest=1.0)

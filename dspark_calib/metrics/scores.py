@@ -80,12 +80,14 @@ class ScoreDraws:
         bias: Shape [R, γ].
         brier: Shape [R, γ].
         mean_ece: Mean over the positions that have an ECE, shape [R].
+        auroc_moves: By how much each cluster moves the AUROC, per position, [C] or None; see `cluster_deviations`.
     """
 
     ece: Floats
     bias: Floats
     brier: Floats
     mean_ece: Floats
+    auroc_moves: tuple[Floats | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,7 @@ class ScoreChange:
         ece: Per position.
         bias: Per position.
         brier: Per position.
-        auroc: Per position, without interval.
+        auroc: Per position.
         mean_ece: Over positions.
     """
 

@@ -21,7 +21,7 @@ from dspark_calib.metrics.estimate import (
     normal_estimate,
     percentile_estimate,
 )
-from dspark_calib.metrics.ranking import auroc_of_counts, clustered_se
+from dspark_calib.metrics.ranking import auroc_of_counts, cluster_deviations, clustered_se
 from dspark_calib.metrics.scores import PositionScores, ScoreChange, ScoreDraws, Scores
 from dspark_calib.metrics.smooth_ece import smooth_ece_of_residuals
 from dspark_calib.metrics.sums.placements import Placements
@@ -133,14 +133,18 @@ def compute_scores(cumulative: GroupSums, conditional: GroupSums, *, draws: int,
         mean_ece=basic_estimate(mean, replicates.mean_ece, lowest=0.0, highest=1.0),
         mean_ece_floor=float(np.mean(floors)) if floors else None,
         draws=ScoreDraws(
-            ece=replicates.ece, bias=replicates.bias, brier=replicates.brier, mean_ece=replicates.mean_ece
+            ece=replicates.ece,
+            bias=replicates.bias,
+            brier=replicates.brier,
+            mean_ece=replicates.mean_ece,
+            auroc_moves=tuple(_auroc(cumulative, k)[1] for k in range(len(positions))),
         ),
         composed=cumulative.composed,
     )
 
 
 def compute_change(raw: Scores, calibrated: Scores) -> ScoreChange:
-    """Return calibrated minus raw, paired by replicate."""
+    """Return calibrated minus raw, paired by replicate, and for AUROC by cluster."""
 
     def paired(name: str, interval: Callable[[float | None, Floats], Estimate]) -> tuple[Estimate, ...]:
         new, old = getattr(calibrated.draws, name), getattr(raw.draws, name)
@@ -154,13 +158,26 @@ def compute_change(raw: Scores, calibrated: Scores) -> ScoreChange:
         bias=paired("bias", percentile_estimate),
         brier=paired("brier", percentile_estimate),
         auroc=tuple(
-            Estimate(value=_minus(c.auroc.value, r.auroc.value))
-            for c, r in zip(calibrated.cumulative, raw.cumulative, strict=True)
+            _auroc_change(*both)
+            for both in zip(
+                raw.cumulative,
+                calibrated.cumulative,
+                raw.draws.auroc_moves,
+                calibrated.draws.auroc_moves,
+                strict=True,
+            )
         ),
         mean_ece=basic_estimate(
             _minus(calibrated.mean_ece.value, raw.mean_ece.value), calibrated.draws.mean_ece - raw.draws.mean_ece
         ),
     )
+
+
+def _auroc_change(raw: PositionScores, new: PositionScores, old: Floats | None, moves: Floats | None) -> Estimate:
+    value = _minus(new.auroc.value, raw.auroc.value)
+    if value is None or old is None or moves is None:
+        return Estimate(value=value)
+    return normal_estimate(value, clustered_se(moves - old), lowest=-1.0, highest=1.0)
 
 
 def _minus(new: float | None, old: float | None) -> float | None:
@@ -231,7 +248,7 @@ def _position(sums: GroupSums, replicates: _Replicates, k: int) -> PositionScore
         bias=percentile_estimate(bias, None if usable is None else usable.bias[:, k]),
         brier=brier,
         log_loss=ratio_estimate(sums.log_loss[:, k], rows, highest=float("inf")),
-        auroc=_auroc(sums, k),
+        auroc=_auroc(sums, k)[0],
         corp=None if brier.value is None else decompose_brier(brier.value, *_score_cells(sums.scores[k])),
         bins=reliability,
         missing=_missing(total, single=single, clusters=clusters, composed=sums.composed),
@@ -301,14 +318,15 @@ def _bins(n: Integers, predicted: Floats, positives: Counts) -> BinSums:
     )
 
 
-def _auroc(sums: GroupSums, k: int) -> Estimate:
+def _auroc(sums: GroupSums, k: int) -> tuple[Estimate, Floats | None]:
+    """Return the AUROC and by how much each cluster moves it, shape [C]."""
     value = auroc_of_counts(sums.scores[k, 0], sums.scores[k, 1])
     if value is None:
-        return UNDEFINED
+        return UNDEFINED, None
     place, positives = sums.placements[:, k], sums.positives[:, k].sum(axis=1).astype(np.float64)
     negatives = sums.rows[:, k].sum(axis=1) - positives
-    se = clustered_se(value, place[:, 1], positives, place[:, 0], negatives)
-    return normal_estimate(value, se, lowest=0.0, highest=1.0)
+    deviations = cluster_deviations(value, place[:, 1], positives, place[:, 0], negatives)
+    return normal_estimate(value, clustered_se(deviations), lowest=0.0, highest=1.0), deviations
 
 
 def _score_cells(scores: Counts) -> tuple[Floats, Floats]:

@@ -31,6 +31,43 @@ class ReliabilityBin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionalMeasures:
+    """Everything measured of the confidence c_k at one position, among rounds whose draft k was judged.
+
+    Attributes:
+        n: Such rounds; where a scheduler cut rounds they describe the judged ones only.
+        positives: Those whose draft k was accepted.
+        predicted_mean: Mean confidence.
+        observed_mean: Conditional acceptance.
+        ece: Expected calibration error, basic bootstrap interval.
+        ece_floor: Mean ECE of a perfectly calibrated drafter with as many rounds and prompts.
+        ece_at_floor: Whether the ECE cannot be told from that of perfect calibration.
+        ece_squared_debiased: Debiased squared error; negative values are legal.
+        smooth_ece: Binless ECE.
+        bias: Predicted minus observed mean; positive is overconfident.
+        brier: Mean squared error of c_k.
+        log_loss: Mean negative log likelihood of c_k, nats.
+        corp: The Brier score taken apart, or None.
+        missing: Why numbers are absent here, or None.
+    """
+
+    n: int
+    positives: int
+    predicted_mean: float | None
+    observed_mean: float | None
+    ece: Estimate
+    ece_floor: float | None
+    ece_at_floor: bool | None
+    ece_squared_debiased: float | None
+    smooth_ece: float | None
+    bias: Estimate
+    brier: Estimate
+    log_loss: Estimate
+    corp: Decomposition | None
+    missing: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PositionMeasures:
     """Everything measured of prefix survival a_k at one draft position.
 
@@ -53,6 +90,7 @@ class PositionMeasures:
         log_loss: Mean negative log likelihood of a_k, nats.
         corp: The Brier score taken apart, or None.
         bins: The reliability diagram.
+        conditional: The same measures of the confidence c_k.
         missing: Why numbers are absent here ("no rounds", "not judged", "single class", "one prompt"), or None.
     """
 
@@ -73,6 +111,7 @@ class PositionMeasures:
     log_loss: Estimate
     corp: Decomposition | None
     bins: tuple[ReliabilityBin, ...]
+    conditional: ConditionalMeasures
     missing: str | None
 
 
@@ -91,7 +130,9 @@ class PositionChange:
 
     position: int
     ece: Estimate
+    bias: Estimate
     brier: Estimate
+    auroc: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dspark_calib.metrics import BinSums, PositionScores, ScoreChange, Scores
 from dspark_calib.metrics.estimate import UNDEFINED, Estimate, normal_estimate
 from dspark_calib.summary.measures import (
     CalibrationChange,
+    ConditionalMeasures,
     Group,
     Measures,
     PositionChange,
@@ -59,7 +60,27 @@ def _position(cumulative: PositionScores, conditional: PositionScores) -> Positi
         log_loss=cumulative.log_loss,
         corp=cumulative.corp,
         bins=reliability_bins(cumulative.bins),
+        conditional=_conditional(conditional),
         missing=cumulative.missing,
+    )
+
+
+def _conditional(scores: PositionScores) -> ConditionalMeasures:
+    return ConditionalMeasures(
+        n=scores.n,
+        positives=round(scores.positives),
+        predicted_mean=scores.predicted_mean,
+        observed_mean=scores.observed_mean,
+        ece=scores.ece,
+        ece_floor=scores.ece_floor,
+        ece_at_floor=scores.ece_at_floor,
+        ece_squared_debiased=scores.ece_squared_debiased,
+        smooth_ece=scores.smooth_ece,
+        bias=scores.bias,
+        brier=scores.brier,
+        log_loss=scores.log_loss,
+        corp=scores.corp,
+        missing=scores.missing,
     )
 
 
@@ -80,6 +101,9 @@ def _observed(value: float | None, se: float) -> Estimate:
 
 
 def _change(change: ScoreChange) -> CalibrationChange:
-    rows = zip(change.ece, change.brier, strict=True)
-    positions = tuple(PositionChange(position=k, ece=ece, brier=brier) for k, (ece, brier) in enumerate(rows, start=1))
+    rows = zip(change.ece, change.bias, change.brier, change.auroc, strict=True)
+    positions = tuple(
+        PositionChange(position=k, ece=ece, bias=bias, brier=brier, auroc=auroc)
+        for k, (ece, bias, brier, auroc) in enumerate(rows, start=1)
+    )
     return CalibrationChange(positions=positions, mean_ece=change.mean_ece)

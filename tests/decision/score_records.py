@@ -55,7 +55,13 @@ def position(
 def scores(positions: Sequence[PositionScores], ece_draws: np.ndarray | None = None) -> Scores:
     """Return the scores of all positions."""
     blank = np.zeros((DRAWS, len(positions)))
-    draws = ScoreDraws(ece=blank if ece_draws is None else ece_draws, bias=blank, brier=blank, mean_ece=np.zeros(DRAWS))
+    draws = ScoreDraws(
+        ece=blank if ece_draws is None else ece_draws,
+        bias=blank,
+        brier=blank,
+        mean_ece=np.zeros(DRAWS),
+        auroc_moves=(None,) * blank.shape[1],
+    )
     return Scores(
         cumulative=tuple(positions), conditional=tuple(positions), mean_ece=UNDEFINED, mean_ece_floor=None, draws=draws
     )

@@ -312,14 +312,14 @@ def test_a_cluster_drawn_twice_counts_twice() -> None:
     weights = bootstrap_weights(hashes, range(100), seed=1).astype(int)
     copied = [np.repeat(values, drawn, axis=0).sum(axis=0) for drawn in weights]
     assert weights.max() >= 2
-    np.testing.assert_allclose(weighted_sums(values, hashes, 100, seed=1), copied, atol=1e-12)
+    np.testing.assert_allclose(weighted_sums([values], hashes, 100, seed=1)[0], copied, atol=1e-12)
 
 
 def test_two_thousand_draws_need_no_matrix_of_draws_and_rows() -> None:
     """calibstats would hold 16 GB: replicates come from the sums of clusters, some draws at a time."""
     values, hashes = np.ones((5000, 21)), cluster_hashes([("s", str(i)) for i in range(5000)])
     tracemalloc.start()
-    weighted_sums(values, hashes, 2000, seed=0)
+    weighted_sums([values], hashes, 2000, seed=0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 64 * 5000 * 8 * 20  # of 2000 · 5000 · 8, a quarter at most

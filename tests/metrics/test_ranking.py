@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from dspark_calib.calibration import Calibration, evaluate
 from dspark_calib.metrics import compute_auroc
 from dspark_calib.metrics.ranking import SCORE_BINS, auroc_of_counts, score_bins
-from dspark_calib.survival import log_sigmoid
+from dspark_calib.survival import log_sigmoid, log_survival
+from dspark_calib.trace import Trace
+from dspark_calib.trace.synthetic import synthetic_provenance, synthetic_rounds
 
 SATURATED = [98.095, 98.461, 98.114, 98.151, 97.604, 98.942, 98.2, 98.3, 98.4, 98.5, 98.6, 98.7, 98.8, 98.9, 99.0]
 
@@ -87,3 +90,27 @@ def test_one_cluster_has_no_interval() -> None:
     found = compute_auroc([1, 2, 3], [0, 1, 1], [5, 5, 5])
     assert found.value == 1.0
     assert found.se is None
+
+
+def test_paired_difference_of_auroc_has_the_interval_of_a_cluster_jackknife() -> None:
+    """Calibrated minus raw over the same prompts: the standard error is that of leaving one prompt out at a time."""
+    rounds = synthetic_rounds(
+        np.random.default_rng(2), prompts=60, rounds_per_prompt=80, temperatures=[1.5, 3.0, 0.5], prompt_effect_sd=0.6
+    )
+    temperatures = (1.5, 3.0, 0.5)
+    calibration = Calibration(temperatures=temperatures, dataset="synthetic", num_samples=1)
+    found = evaluate(Trace.of(rounds, synthetic_provenance(3)), calibration, draws=10).groups[0].change
+    assert found is not None
+    raw, new = log_survival(rounds.confidence_logits), log_survival(rounds.confidence_logits, temperatures)
+    for k in (1, 2):  # one temperature alone changes no order
+        y, prompt = rounds.accepted > k, rounds.prompt_id.codes
+
+        def difference(rows: np.ndarray, k: int = k, y: np.ndarray = y) -> float:
+            return float(roc_auc_score(y[rows], new[rows, k]) - roc_auc_score(y[rows], raw[rows, k]))
+
+        without = np.array([difference(prompt != p) for p in range(60)])
+        jackknife = np.sqrt(59 / 60 * ((without - without.mean()) ** 2).sum())
+        estimate = found.auroc[k]
+        assert estimate.value == pytest.approx(difference(np.ones(len(y), bool)), abs=3e-5)
+        assert estimate.se == pytest.approx(jackknife, rel=0.06)
+        assert estimate.low < estimate.value < estimate.high

@@ -15,6 +15,7 @@ from dspark_calib.summary.contrasts import Advice, Comparison, ComparisonRow, Th
 from dspark_calib.summary.details import Drafter, Proxy, SliceCell, Slices, TemperatureCurve, Transfer
 from dspark_calib.summary.measures import (
     CalibrationChange,
+    ConditionalMeasures,
     Group,
     Measures,
     PositionChange,
@@ -67,6 +68,22 @@ def position_measures(position: int, n: int, ece: float, overconfidence: float) 
         log_loss=around(0.5 - 0.02 * position, 0.01),
         corp=Decomposition(miscalibration=ece / 4, discrimination=0.08, uncertainty=observed * (1 - observed)),
         bins=reliability(position, n, overconfidence),
+        conditional=ConditionalMeasures(
+            n=int(n * observed) + 1,
+            positives=int(n * observed * 0.8),
+            predicted_mean=0.8 + ece,
+            observed_mean=0.8,
+            ece=around(ece, 0.004),
+            ece_floor=0.012,
+            ece_at_floor=ece < 0.015,
+            ece_squared_debiased=ece**2 - 1e-5,
+            smooth_ece=ece * 0.9,
+            bias=around(ece, 0.005),
+            brier=around(0.15 + ece / 4, 0.003),
+            log_loss=around(0.45, 0.01),
+            corp=Decomposition(miscalibration=ece / 4, discrimination=0.03, uncertainty=0.16),
+            missing=None,
+        ),
         missing=None,
     )
 
@@ -94,8 +111,29 @@ def missing_measures(position: int, n: int, why: str) -> PositionMeasures:
         log_loss=UNDEFINED,
         corp=None,
         bins=empty,
+        conditional=ConditionalMeasures(
+            n=0,
+            positives=0,
+            predicted_mean=None,
+            observed_mean=None,
+            ece=UNDEFINED,
+            ece_floor=None,
+            ece_at_floor=None,
+            ece_squared_debiased=None,
+            smooth_ece=None,
+            bias=UNDEFINED,
+            brier=UNDEFINED,
+            log_loss=UNDEFINED,
+            corp=None,
+            missing=why,
+        ),
         missing=why,
     )
+
+
+def ece_of(measures: PositionMeasures) -> float:
+    """The ECE, 0 where there is none."""
+    return measures.ece.value or 0.0
 
 
 def measures(gamma: int, n: int, ece: float, overconfidence: float) -> Measures:
@@ -140,8 +178,10 @@ def group(name: str, rounds: int, prompts: int, *, ece: float = 0.08, gamma: int
     changes = tuple(
         PositionChange(
             position=k + 1,
-            ece=around((new.ece.value or 0) - (old.ece.value or 0), 0.004),
+            ece=around(ece_of(new) - ece_of(old), 0.004),
+            bias=around(-ece_of(old) / 2, 0.004),
             brier=around(-0.004, 0.001),
+            auroc=around(0.001, 0.002),
         )
         for k, (old, new) in enumerate(zip(raw.positions, calibrated.positions, strict=True))
     )

@@ -193,7 +193,7 @@ def _negative_log_likelihood(block: PositionBlock, temperature: float, p: Floats
     """Return -log a_k where accepted and -log(1 - a_k) where not, from logits where p would saturate."""
     x = block.logit / temperature
     soft = np.log1p(np.exp(-np.abs(x)))
-    accepted = np.maximum(-x, 0.0) + soft - np.log(block.prior)
+    accepted = np.maximum(-x, 0.0) + soft - np.log(np.maximum(block.prior, np.finfo(np.float64).tiny))
     certain = block.prior >= 1.0
     rejected = np.where(certain, np.maximum(x, 0.0) + soft, -np.log1p(-p))
     return np.asarray(np.where(block.label > 0, accepted, rejected), dtype=np.float64)
