@@ -93,7 +93,7 @@ class ReadyRows:
         rng = np.random.default_rng(0)
         rounds = synthetic_rounds(rng, prompts=prompts, rounds_per_prompt=each, temperatures=[1.5, 1.5])
         judged = JudgedTrace(Trace.of(rounds, synthetic_provenance(2)))
-        choice = RowChoice(view="cumulative", number=np.arange(prompts), row_limit=None, all_rows=False)
+        choice = RowChoice(view="cumulative", number=np.arange(prompts), all_rows=False)
         return cls(list(RowBlocks(judged.rows, choice).positions((1.5,))), prompts, np.full(prompts, float(each)))
 
     def __len__(self) -> int:

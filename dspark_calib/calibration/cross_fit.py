@@ -13,8 +13,8 @@ from dspark_calib.survival import sigmoid
 from dspark_calib.trace.clusters import assign_folds, stable_hash
 
 Booleans = npt.NDArray[np.bool_]
-Fitter = Callable[[JudgedTrace, View, Booleans, int | None], tuple[float, ...]]
-"""Fits the clusters marked, bool [C], on no more rounds of each than the limit says; returns γ temperatures."""
+Fitter = Callable[[JudgedTrace, View, Booleans], tuple[float, ...]]
+"""Fits the clusters marked, bool [C]; returns γ temperatures."""
 
 REPEATS = 5
 LARGE_ROUNDS = 1_000_000
@@ -57,23 +57,23 @@ def cross_fit_temperatures(
     limit = None if judged.rounds <= LARGE_ROUNDS else rounds_of_each(judged, SAMPLE_ROUNDS)
     seeds = (seed, *(stable_hash("repeat", seed, r) % 2**31 for r in range(1, repeats)))
     members = np.ones(len(judged.clusters), dtype=bool) if among is None else among
-    sample = Sample.of(judged, view)
+    used = judged if limit is None else judged.first_rounds(limit)
+    sample = Sample.of(used, view)
     sample = sample.take(members[sample.cluster])
     temperatures, held_out = [], []
     for repeat_seed in seeds:
         assigned = assign_folds(list(judged.clusters.keys), folds, repeat_seed)
-        fitted = tuple(_without(judged, view, fit, assigned, members, f, limit) for f in range(folds))
+        fitted = tuple(_without(used, view, fit, assigned, members, f) for f in range(folds))
         temperatures.append(fitted)
         held_out.append(_held_out_ece(sample, np.array(fitted)[assigned], bins))
         if told is not None:
             told(len(temperatures))
-    rounds = judged.rounds if limit is None else min(judged.rounds, limit * len(judged.clusters))
     return CrossFit(
         seeds=tuple(int(s) for s in seeds),
         folds=folds,
         temperatures=tuple(temperatures),
         ece_after=tuple(held_out),
-        rounds=rounds,
+        rounds=used.rounds,
     )
 
 
@@ -84,12 +84,11 @@ def _without(
     assigned: npt.NDArray[np.int16],
     among: Booleans,
     fold: int,
-    limit: int | None,
 ) -> tuple[float, ...]:
     others = (assigned != fold) & among
     if not others.any():
         return (1.0,) * judged.gamma  # every prompt lies in this fold: nothing to fit on
-    return fit(judged, view, others, limit)
+    return fit(judged, view, others)
 
 
 def _held_out_ece(sample: Sample, of_cluster: npt.NDArray[np.float64], bins: int) -> tuple[float | None, ...]:

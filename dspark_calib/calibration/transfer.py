@@ -20,7 +20,7 @@ def fit_groups(judged: JudgedTrace, view: View, fit: Fitter) -> Mapping[str, tup
         fit: The procedure.
     """
     table = judged.clusters
-    return {name: fit(judged, view, table.group == g, None) for g, name in enumerate(table.group_names)}
+    return {name: fit(judged, view, table.group == g) for g, name in enumerate(table.group_names)}
 
 
 def compute_transfer(

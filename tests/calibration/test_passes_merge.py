@@ -128,7 +128,7 @@ def _survey_pass(view: Any) -> Callable[[JudgedBatch], Case]:
 
 
 def _count_pass(view: Any) -> Callable[[JudgedBatch], Case]:
-    choice = RowChoice(view=view, number=np.arange(CLUSTERS), row_limit=None, all_rows=False)
+    choice = RowChoice(view=view, number=np.arange(CLUSTERS), all_rows=False)
     return lambda _: Case(CountPass(choice=choice, gamma=GAMMA), rounds_of)
 
 

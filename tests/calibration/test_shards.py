@@ -145,3 +145,18 @@ def test_a_file_that_is_gone_on_an_actor_is_told(tmp_path: Path) -> None:
         Path(str(trace.sources[3])).unlink()
         with pytest.raises(TraceFormatError, match="part-00003"):
             FitRows(judged, "cumulative")
+
+
+def test_first_rounds_of_each_prompt_by_row_order(tmp_path: Path) -> None:
+    """What a long trace's cross-fits look at: the first seven rounds of each prompt, also where it straddles files."""
+    judged = JudgedTrace(on_disk(tmp_path / "trace", parts("straddling")))
+    whole, few = (list(trace.batches()) for trace in (judged, judged.first_rounds(7)))
+    seen: dict[int, int] = {}
+    expected = []
+    for batch in whole:
+        for row, cluster in enumerate(batch.cluster.tolist()):
+            seen[cluster] = seen.get(cluster, 0) + 1
+            if seen[cluster] <= 7:
+                expected.append(batch.logits[row])
+    np.testing.assert_array_equal(np.concatenate([b.logits for b in few]), np.array(expected))
+    assert judged.first_rounds(7).rounds == len(expected) == 7 * len(judged.clusters)

@@ -52,11 +52,9 @@ class Procedure:
         """Whether positions without a label count as rejected."""
         return self.grid != "default" and reference_rule(self.grid).all_rows
 
-    def temperatures(
-        self, judged: JudgedTrace, view: View, members: npt.NDArray[np.bool_], row_limit: int | None = None
-    ) -> tuple[float, ...]:
-        """Fit the clusters marked, bool [C], without intervals; `row_limit` as in `FitRows`."""
-        return self(FitRows(judged, view, members, row_limit, all_rows=self.all_rows), details=False).temperatures
+    def temperatures(self, judged: JudgedTrace, view: View, members: npt.NDArray[np.bool_]) -> tuple[float, ...]:
+        """Fit the clusters marked, bool [C], without intervals."""
+        return self(FitRows(judged, view, members, all_rows=self.all_rows), details=False).temperatures
 
     def __call__(
         self, rows: FitRows, *, details: bool = True, told: Callable[[int], None] | None = None

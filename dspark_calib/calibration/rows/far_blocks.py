@@ -66,7 +66,7 @@ class PositionTask:
 
 def _blocks(rows: JudgedRows, choice: RowChoice, memory: Memory) -> RowBlocks:
     """Return the blocks, with the prefix survival they kept; those of the choice before are let go."""
-    key = (choice.view, choice.row_limit, choice.all_rows, choice.number.tobytes())
+    key = (choice.view, choice.all_rows, choice.number.tobytes())
     if key not in memory:
         memory.clear()
         memory[key] = RowBlocks(rows, choice)

@@ -8,8 +8,9 @@ import numpy.typing as npt
 
 from dspark_calib.calibration.rows.far_blocks import FarBlocks
 from dspark_calib.calibration.rows.row_blocks import PositionBlock, RowBlock, RowBlocks, RowChoice
-from dspark_calib.calibration.rows.sample import SAMPLE_ROUNDS, Sample, first_of_each
+from dspark_calib.calibration.rows.sample import SAMPLE_ROUNDS, Sample
 from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged_rows import first_of_each
 from dspark_calib.metrics.rows.passes import Pass
 from dspark_calib.metrics.rows.scored_rows import View
 
@@ -30,7 +31,6 @@ class FitRows:
         judged: The trace.
         view: `cumulative` or `conditional`.
         members: Which clusters take part, bool [C]; None means all.
-        row_limit: Rows kept of each cluster, the first ones by row order; None means all.
         all_rows: Count positions past the observed range as rejected, as SGLang's fitter does.
 
     Attributes:
@@ -47,18 +47,16 @@ class FitRows:
         judged: JudgedTrace,
         view: View,
         members: Booleans | None = None,
-        row_limit: int | None = None,
         *,
         all_rows: bool = False,
     ) -> None:
         self.gamma, self.view, self.threads = judged.gamma, view, judged.threads
         taking_part = np.ones(len(judged.clusters), dtype=bool) if members is None else members
         number = np.where(taking_part, np.cumsum(taking_part) - 1, -1)
-        choice = RowChoice(view=view, number=number, row_limit=row_limit, all_rows=all_rows)
+        choice = RowChoice(view=view, number=number, all_rows=all_rows)
         self.hashes: Hashes = judged.clusters.hashes[taking_part]
         self.clusters = choice.clusters
-        # Which rows of a cluster come first is known only where all of them pass by.
-        far = judged.shards if row_limit is None else None
+        far = judged.shards
         self._blocks: RowBlocks | FarBlocks = RowBlocks(judged.rows, choice) if far is None else FarBlocks(far, choice)
         self._fixed: tuple[float, ...] = ()
         counts = self.over_rounds(CountPass(choice=choice, gamma=self.gamma))

@@ -7,7 +7,6 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dspark_calib.calibration.rows.sample import first_of_each
 from dspark_calib.metrics.rows.judged_rows import BATCH_ROWS, JudgedBatch, JudgedRows, compact, rebatched
 from dspark_calib.metrics.rows.passes import Pass, map_in_order, run_pass
 from dspark_calib.metrics.rows.scored_rows import View
@@ -98,13 +97,11 @@ class RowChoice:
     Attributes:
         view: `cumulative` or `conditional`.
         number: Number of each cluster of the trace among those that take part, -1 for the others, shape [C].
-        row_limit: Rows kept of each cluster, the first ones by row order; None means all.
         all_rows: Whether positions past the observed range count as rejected, as SGLang's fitter has it.
     """
 
     view: View
     number: Integers
-    row_limit: int | None
     all_rows: bool
 
     @property
@@ -128,8 +125,7 @@ class RowBlocks:
 
     def __init__(self, rows: JudgedRows, choice: RowChoice) -> None:
         self._rows, self._choice = rows, choice
-        keep = rows.kept or choice.row_limit is not None
-        self._blocks: list[RowBlock] | None = list(self._read()) if keep else None
+        self._blocks: list[RowBlock] | None = list(self._read()) if rows.kept else None
         self._prior: list[Floats] = []
         self._fixed: tuple[float, ...] = ()
         self._forget()
@@ -205,11 +201,6 @@ class RowBlocks:
             )
 
     def _chosen(self) -> Iterator[JudgedBatch]:
-        limit = self._choice.row_limit
-        seen = np.zeros(self._choice.clusters, dtype=np.int64)
         for batch in self._rows.batches():
-            numbers = self._choice.number[batch.cluster]
-            rows = numbers >= 0
-            if limit is not None:
-                rows &= first_of_each(numbers, seen, limit)
+            rows = self._choice.number[batch.cluster] >= 0
             yield batch if rows.all() else batch.take(rows)

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from dspark_calib.metrics.bins import bin_indices, clamp, weighted_counts
 from dspark_calib.metrics.rows.judged import JudgedTrace
+from dspark_calib.metrics.rows.judged_rows import first_of_each
 from dspark_calib.metrics.rows.scored_rows import View
 from dspark_calib.survival import confidence
 
@@ -116,21 +117,3 @@ def mean_defined(values: tuple[float | None, ...]) -> float | None:
 def rounds_of_each(judged: JudgedTrace, most: int) -> int | None:
     """Return how many rounds of each prompt keep the whole at or below `most`; None where all do."""
     return None if judged.rounds <= most else max(most // len(judged.clusters), 1)
-
-
-def first_of_each(cluster: npt.NDArray[np.generic], seen: npt.NDArray[np.int64], limit: int) -> Booleans:
-    """Return which rows are among the first `limit` of their cluster; negative clusters never are.
-
-    Args:
-        cluster: Cluster of each row, shape [n].
-        seen: Rows already counted of each cluster, shape [C]; counted on in place.
-        limit: Rows wanted of each.
-    """
-    order = np.argsort(cluster, kind="stable")
-    ordered = cluster[order].astype(np.int64)
-    starts = np.flatnonzero(np.diff(ordered, prepend=-2))
-    rank = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.append(starts, len(ordered))))
-    keep = np.zeros(len(cluster), dtype=bool)
-    keep[order] = (ordered >= 0) & (rank + seen[np.maximum(ordered, 0)] < limit)
-    seen += np.bincount(ordered[ordered >= 0], minlength=len(seen))
-    return keep

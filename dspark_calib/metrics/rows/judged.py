@@ -6,9 +6,19 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TypeVar
 
+import numpy as np
+
 from dspark_calib.errors import InsufficientData
 from dspark_calib.metrics.acceptance import AcceptanceSums, RoundFacts, round_facts
-from dspark_calib.metrics.rows.judged_rows import BATCH_ROWS, JudgedBatch, JudgedRows, fits_in_memory, judge, rebatched
+from dspark_calib.metrics.rows.judged_rows import (
+    BATCH_ROWS,
+    JudgedBatch,
+    JudgedRows,
+    first_of_each,
+    fits_in_memory,
+    judge,
+    rebatched,
+)
 from dspark_calib.metrics.rows.numbering import ClusterTable, Grouping, Numbering
 from dspark_calib.metrics.rows.passes import Pass, Progress, run_pass
 from dspark_calib.metrics.rows.shards import BatchTask, Shards, merged
@@ -80,6 +90,14 @@ class JudgedTrace:
         edges = [len(sources) * i // count for i in range(count + 1)]
         small = fits_in_memory(self._trace, count)
         return [JudgedRows(self._trace.only(sources[a:b]), self._starts[a], 1, small=small) for a, b in pairwise(edges)]
+
+    def first_rounds(self, limit: int) -> "JudgedTrace":
+        """Return the same trace in memory with no more than so many rounds of each cluster, the first by row order."""
+        other, seen = copy.copy(self), np.zeros(len(self.clusters), dtype=np.int64)
+        some = (batch.take(first_of_each(batch.cluster, seen, limit)) for batch in self.batches())
+        kept = list(rebatched(some))
+        other.rows, other.rounds, other.shards = self.rows.kept_as(kept), sum(map(len, kept)), None
+        return other
 
     def on(self, shards: Shards) -> "JudgedTrace":
         """Return the same trace, whose passes run on the shards."""

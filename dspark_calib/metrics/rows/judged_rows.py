@@ -104,7 +104,11 @@ class JudgedRows:
         """Return the same rows, in memory where they may be kept."""
         if self.kept or not self._small:
             return self
-        return JudgedRows(self._trace, self._numbering, self.threads, list(self.batches()))
+        return self.kept_as(list(self.batches()))
+
+    def kept_as(self, batches: list[JudgedBatch]) -> "JudgedRows":
+        """Return rows that are in memory, all of these or some."""
+        return JudgedRows(self._trace, self._numbering, self.threads, batches)
 
     def batches(self) -> Iterator[JudgedBatch]:
         """Yield the rows in order, at most 65,536 at a time."""
@@ -156,3 +160,21 @@ def rebatched(batches: Iterable[JudgedBatch], rows: int = BATCH_ROWS) -> Iterato
         waiting, count = ([whole.take(slice(full, None))], count - full) if count > full else ([], 0)
     if waiting:
         yield waiting[0].then(*waiting[1:])
+
+
+def first_of_each(cluster: npt.NDArray[np.generic], seen: Integers, limit: int) -> Booleans:
+    """Return which rows are among the first `limit` of their cluster; negative clusters never are.
+
+    Args:
+        cluster: Cluster of each row, shape [n].
+        seen: Rows already counted of each cluster, shape [C]; counted on in place.
+        limit: Rows wanted of each.
+    """
+    order = np.argsort(cluster, kind="stable")
+    ordered = cluster[order].astype(np.int64)
+    starts = np.flatnonzero(np.diff(ordered, prepend=-2))
+    rank = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.append(starts, len(ordered))))
+    keep = np.zeros(len(cluster), dtype=bool)
+    keep[order] = (ordered >= 0) & (rank + seen[np.maximum(ordered, 0)] < limit)
+    seen += np.bincount(ordered[ordered >= 0], minlength=len(seen))
+    return keep
