@@ -52,9 +52,12 @@ def test_copy_buttons_copy(visit: Visit) -> None:
 def test_copying_works_where_the_clipboard_is_withheld(dark_visit: Visit) -> None:
     """Without the clipboard interface the text is selected and copied, or the button says what to do."""
     dark_visit.page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined, configurable: true})")
-    button = dark_visit.page.get_by_role("button", name="Copy DeepInfer")
+    button = dark_visit.page.locator("button[data-copy=deepinfer-text]")
+    assert button.get_attribute("aria-label") == "Copy DeepInfer"
     button.click()
-    assert button.text_content() in {"Copied", "Select and copy"}
+    said = button.text_content()
+    assert said in {"Copied", "Select and copy"}
+    assert button.get_attribute("aria-label") == f"{said} DeepInfer"
     assert "DEEPINFER" in dark_visit.page.evaluate("window.getSelection().toString()")
 
 

@@ -43,12 +43,17 @@
   }
 
   for (const button of document.querySelectorAll("button[data-copy]")) {
+    const what = button.getAttribute("aria-label").slice("Copy ".length);
+    const say = (words) => { // the name that is read out holds the words that are seen
+      button.textContent = words;
+      button.setAttribute("aria-label", `${words} ${what}`);
+    };
     button.addEventListener("click", async () => {
       const source = document.getElementById(button.dataset.copy);
       const done = await copy(source.textContent, source);
-      button.textContent = done ? "Copied" : "Select and copy";
+      say(done ? "Copied" : "Select and copy");
       document.getElementById("copied").textContent = done ? "Copied to the clipboard" : "Copying was refused";
-      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+      setTimeout(() => say("Copy"), 2000);
     });
   }
 
