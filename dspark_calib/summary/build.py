@@ -111,7 +111,13 @@ def compute_report(
     return Report(
         source=source_of(trace, evaluation.clusters, survey.domains, survey.datasets),
         evaluation=evaluation.evaluation,
-        verdict=compute_verdict(evaluation.evaluation, groups, findings, _accepted(fitted)),
+        verdict=compute_verdict(
+            evaluation.evaluation,
+            groups,
+            findings,
+            _accepted(fitted),
+            identity=fitted is not None and fitted.is_identity,
+        ),
         temperatures=None if calibration is None else temperature_tuple(calibration.calibration, calibration.file),
         findings=findings,
         groups=groups,

@@ -6,13 +6,19 @@ from dspark_calib.summary.record import Evaluation, Finding, Outcome, Verdict
 
 
 def compute_verdict(
-    evaluation: Evaluation | None, groups: tuple[Group, ...], findings: tuple[Finding, ...], accepted: tuple[str, ...]
+    evaluation: Evaluation | None,
+    groups: tuple[Group, ...],
+    findings: tuple[Finding, ...],
+    accepted: tuple[str, ...],
+    *,
+    identity: bool = False,
 ) -> Verdict:
     """Decide.
 
     With a calibration: `ship` if the whole interval of the paired change of mean ECE lies below zero,
     `do_not_ship` if it lies above, else `keep_raw`; `undecided` if the numbers are in-sample, undefined, or a
-    finding stands that stops a fit. Without: `raw_at_floor` if no position can be told from perfect
+    finding stands that stops a fit. Temperatures that are all 1 are `keep_raw`, whatever fits without a fold would do.
+    Without: `raw_at_floor` if no position can be told from perfect
     calibration, else `fit_needed`. Counters without rounds: `no_confidence`.
 
     Args:
@@ -20,6 +26,7 @@ def compute_verdict(
         groups: "all" first; empty for counters.
         findings: Of the checks on the trace.
         accepted: Names of findings that the fit was told to accept.
+        identity: Whether every temperature is 1.
     """
     if not groups:
         return _verdict("no_confidence", ())
@@ -30,7 +37,8 @@ def compute_verdict(
     if whole.change is None:
         return _raw_verdict(whole, stops)
     reasons = (*stops, *_gaps(evaluation, whole.change.mean_ece))
-    outcome: Outcome = "undecided" if reasons else _outcome(whole.change.mean_ece)
+    settled: Outcome = "keep_raw" if identity else _outcome(whole.change.mean_ece)
+    outcome: Outcome = "undecided" if reasons else settled
     return _verdict(outcome, reasons, groups)
 
 

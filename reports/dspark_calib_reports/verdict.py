@@ -66,7 +66,9 @@ def state_worst_position(report: Report) -> str | None:
 
 def _no_difference(report: Report, moves: str) -> str:
     if report.temperatures is not None and all(t == 1.0 for t in report.temperatures.values):
-        return f"All temperatures are 1, so nothing changes: {moves}."
+        if report.verdict.mean_ece_change.value == 0:
+            return f"All temperatures are 1, so nothing changes: {moves}."
+        return f"All temperatures are 1, so nothing changes; fits without each fold, judged here, do move: {moves}."
     return f"These rounds show no difference: {moves}."
 
 

@@ -90,3 +90,10 @@ def test_worst_position_is_over_its_floor() -> None:
     )
     verdict = compute_verdict(None, (replace(whole, raw=replace(whole.raw, positions=rows)),), (), ())
     assert verdict.worst_position == 6
+
+
+@pytest.mark.parametrize("change", [-0.05, 0.0, 0.05])
+def test_temperatures_of_one_keep_the_raw_confidences(change: float) -> None:
+    """Fits without each fold may move where the shipped one does not: what ships changes nothing."""
+    assert compute_verdict("out_of_fold", changed(around(change, 0.001)), (), (), identity=True).outcome == "keep_raw"
+    assert compute_verdict("in_sample", changed(around(change, 0.001)), (), (), identity=True).outcome == "undecided"

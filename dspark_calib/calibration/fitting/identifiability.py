@@ -15,9 +15,7 @@ Floats = npt.NDArray[np.float64]
 
 FEW_POSITIVES = 50
 _SLOPE_QUANTILE = 1.6448536269514722  # one-sided 95 %
-# A false yes harms held-out prompts. Heads err alike at all positions, so one that shares in an error sure of the block
-# needs less evidence of its own than one that stands alone among several.
-_POOLED_QUANTILE, _SHARED_QUANTILE, _ALONE_QUANTILE = 3.0, 2.0, 3.5
+_SCORE_QUANTILE = 3.0  # two-sided 99.7 %: seven positions are asked, and a false yes harms held-out prompts
 NEWTON_STEPS = 6
 _FINE_BINS = 8192
 _LOGIT_LIMIT = 30.0  # a logit beyond says no more about the slope
@@ -34,7 +32,6 @@ class PositionFacts:
             NaN where there are fewer than two clusters or one class.
         score_z: Clustered z statistic of Σ(c_k - y) z_k, the slope of the log loss in log T at T = 1 among the same
             rounds: positive where the head is overconfident. NaN with fewer than two clusters.
-        pooled_z: The same statistic of the sum over positions, each on the scale of its own standard deviation.
         likely_temperature: The T_k of greatest likelihood of the judged labels, within the default grid.
     """
 
@@ -42,16 +39,12 @@ class PositionFacts:
     positives: int
     slope_z: float
     score_z: float
-    pooled_z: float
     likely_temperature: float
 
     @property
     def needs_temperature(self) -> bool:
         """Whether the data speak against T = 1; a fit that cannot say so follows noise."""
-        if np.isnan(self.score_z):
-            return True
-        shared = abs(self.pooled_z) > _POOLED_QUANTILE and self.score_z * np.sign(self.pooled_z) > _SHARED_QUANTILE
-        return bool(shared or abs(self.score_z) > _ALONE_QUANTILE)
+        return not abs(self.score_z) < _SCORE_QUANTILE
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -68,10 +61,7 @@ class PositionFacts:
 def survey_positions(rows: FitRows) -> tuple[PositionFacts, ...]:
     """Count every position in one pass, and find the likeliest temperatures."""
     sums = rows.over_rounds(SurveyPass(view=rows.view, gamma=rows.gamma, clusters=rows.clusters))
-    pooled = _pooled_z(sums.moments)
-    return tuple(
-        _facts(sums.moments[k], sums.labels[k], _likely_temperature(sums, k), pooled) for k in range(rows.gamma)
-    )
+    return tuple(_facts(sums.moments[k], sums.labels[k], _likely_temperature(sums, k)) for k in range(rows.gamma))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,21 +154,12 @@ def _likely_temperature(sums: SurveySums, k: int) -> float:
     return 1.0 / beta
 
 
-def _pooled_z(moments: Floats) -> float:
-    """Return the clustered z statistic of the scores of all positions together; moments [γ, C, 5]."""
-    scores = moments[:, :, 4]
-    scale = np.sqrt((scores**2).sum(axis=1, keepdims=True))
-    pooled = np.divide(scores, scale, out=np.zeros_like(scores), where=scale > 0).sum(axis=0)
-    return _clustered_z(pooled, moments[:, :, 0].sum(axis=0))
-
-
-def _facts(moments: Floats, labels: npt.NDArray[np.int64], likely: float, pooled_z: float) -> PositionFacts:
+def _facts(moments: Floats, labels: npt.NDArray[np.int64], likely: float) -> PositionFacts:
     return PositionFacts(
         n=int(labels.sum()),
         positives=int(labels[1]),
         slope_z=_slope_z(moments),
         score_z=_clustered_z(moments[:, 4], moments[:, 0]),
-        pooled_z=pooled_z,
         likely_temperature=likely,
     )
 
