@@ -12,7 +12,6 @@ import numpy.typing as npt
 from dspark_calib.metrics.estimate import Estimate, normal_estimate
 from dspark_calib.trace.rounds import UNKNOWN_ANCHOR, Rounds, offered_drafts
 
-Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 

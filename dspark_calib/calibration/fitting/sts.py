@@ -8,7 +8,6 @@ and a position whose data cannot bear a fit keeps T = 1 and says why.
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from dspark_calib.calibration.fitting.fit_record import Objective, PositionFit, Selection, TemperatureFit
 from dspark_calib.calibration.fitting.grids import at_edge
@@ -18,8 +17,6 @@ from dspark_calib.calibration.fitting.search import search
 from dspark_calib.calibration.fitting.selection import choose
 from dspark_calib.calibration.rows.fit_rows import FitRows
 from dspark_calib.metrics.bins import DEFAULT_BINS
-
-Floats = npt.NDArray[np.float64]
 
 
 def fit_sts(

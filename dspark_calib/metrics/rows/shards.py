@@ -7,7 +7,6 @@ from typing import Any, Protocol, TypeVar
 from dspark_calib.metrics.rows.judged_rows import JudgedBatch, JudgedRows
 from dspark_calib.metrics.rows.passes import Pass, run_pass
 
-Part = TypeVar("Part")
 Total = TypeVar("Total")
 Memory = dict[object, Any]
 Task = Callable[[JudgedRows, Memory], Total]
