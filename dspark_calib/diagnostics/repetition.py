@@ -20,6 +20,13 @@ def check_repetition(trace: Trace) -> Iterator[Finding]:
     id is a duplicate; all rounds of one prompt under another id too is one prompt under two ids.
     """
     content, prompt, names = _fingerprints(trace)
+    if len(content) < trace.num_rounds:
+        yield Finding(
+            name="repetition_seen_in_part",
+            severity="note",
+            count=trace.num_rounds - len(content),
+            message=f"repetition was looked for in the first {len(content)} of {trace.num_rounds} rounds",
+        )
     order = np.argsort(content, kind="stable")
     content, prompt = content[order], prompt[order]
     again = np.flatnonzero(content[1:] == content[:-1])

@@ -149,3 +149,12 @@ def test_every_stopping_finding_is_listed() -> None:
     }
     assert written <= set(STOPPING)
     assert set(STOPPING) - written == {"mixed_laws", "responses_not_from_target"}  # these come with the trace
+
+
+def test_a_search_for_repetition_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above two million rounds only the first ones are compared, and the findings say how many were not."""
+    monkeypatch.setattr("dspark_calib.diagnostics.repetition.MOST_ROUNDS", 1000)
+    trace = Trace.of(rounds(), PROVENANCE)
+    (found,) = check_trace(trace)
+    assert (found.name, found.severity, found.count) == ("repetition_seen_in_part", "note", trace.num_rounds - 1000)
+    require_accepted((found,), ())
